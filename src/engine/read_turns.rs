@@ -3,14 +3,16 @@
 //! The pool serves whoever comes first. Without turns, the slow lists of one namespace would take all connections, and
 //! every publish, claim and settlement of every other namespace would wait for them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::domain::ids::NamespaceId;
 use crate::engine::turns::{NamespaceTurns, Turn};
 use crate::error::{Error, OutageKind};
+use crate::store::connection::database::STATEMENT_LIMIT;
 
 /// The connections that are left for what is neither a batch nor a read: writes outside of batches, keys and the
 /// background services.
@@ -29,20 +31,26 @@ const TURN_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct ReadTurns {
     shares: NamespaceTurns,
     /// The number of reads that the database has answered. While it grows, the database works.
-    answered: AtomicU64,
+    answered: Arc<AtomicU64>,
 }
 
-/// The turn of a read, which ends when it is dropped.
+/// The turn of a read, which ends when it is dropped. It must not be dropped while a statement of the read may run: a
+/// caller may be gone by then, but the database is still at work for it.
 #[derive(Debug)]
-pub(crate) struct ReadTurn<'a> {
+pub(crate) struct ReadTurn {
     _turn: Turn,
-    answered: &'a AtomicU64,
+    answered: Arc<AtomicU64>,
 }
 
-impl ReadTurn<'_> {
+impl ReadTurn {
     /// Ends the turn of a read that the database has answered.
     pub(crate) fn note_answer(self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the turn of a read that was given up, when the database has ended its last statement.
+    pub(crate) async fn outlast_statement(self) {
+        sleep(STATEMENT_LIMIT).await;
     }
 }
 
@@ -52,19 +60,19 @@ impl ReadTurns {
         let left = connections.saturating_sub(batches_at_once + SPARE_CONNECTIONS);
         let at_once = left.max(connections / LEAST_PART).max(1);
         let of_namespace = (at_once / NAMESPACE_PART).max(1);
-        ReadTurns { shares: NamespaceTurns::new(at_once, of_namespace), answered: AtomicU64::new(0) }
+        ReadTurns { shares: NamespaceTurns::new(at_once, of_namespace), answered: Arc::default() }
     }
 
     /// Waits for a turn. Fails with [`Error::Overloaded`] after [`TURN_WITHIN`], or as unavailable if no read of any
     /// namespace was answered meanwhile: then it is the database that does not answer.
-    pub(crate) async fn turn(&self, namespace: NamespaceId) -> Result<ReadTurn<'_>, Error> {
+    pub(crate) async fn turn(&self, namespace: NamespaceId) -> Result<ReadTurn, Error> {
         self.turn_within(namespace, TURN_WITHIN).await
     }
 
-    async fn turn_within(&self, namespace: NamespaceId, within: Duration) -> Result<ReadTurn<'_>, Error> {
+    async fn turn_within(&self, namespace: NamespaceId, within: Duration) -> Result<ReadTurn, Error> {
         let answered = self.answered.load(Ordering::Relaxed);
         match timeout(within, self.shares.turn(namespace)).await {
-            Ok(turn) => Ok(ReadTurn { _turn: turn?, answered: &self.answered }),
+            Ok(turn) => Ok(ReadTurn { _turn: turn?, answered: self.answered.clone() }),
             Err(_) if self.answered.load(Ordering::Relaxed) == answered => {
                 Err(Error::outage(OutageKind::TooSlow, "no read was answered in time"))
             }

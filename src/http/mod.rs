@@ -77,12 +77,14 @@ pub(crate) mod workers;
 use std::time::Duration;
 
 use actix_web::http::{Method, header};
-use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, web};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Route, guard, rt, web};
 use futures_util::FutureExt;
+use tokio::time::timeout;
 
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::{Error, OutageKind};
+use crate::logging::REQUEST_ID;
 use crate::metrics::http::EndpointIndex;
 use code::Code;
 use dashboard::{assets, login};
@@ -403,13 +405,20 @@ where
     Args: FromRequest + 'static,
 {
     move |args: Args| {
-        let response = tokio::time::timeout(READ_TIMEOUT, handler.call(args));
-        async move { response.await.unwrap_or_else(|_| Err(Error::outage(OutageKind::TooSlow, "a read took too long"))) }
+        let response = timeout(READ_TIMEOUT, handler.call(args));
+        async move { response.await.unwrap_or_else(|_| Err(read_took_too_long())) }
     }
+}
+
+fn read_took_too_long() -> Error {
+    Error::outage(OutageKind::TooSlow, "a read took too long")
 }
 
 /// Returns a handler that waits for its turn to read. A request without a key needs none, because it reads nothing of a
 /// namespace.
+///
+/// Once it has its turn, the read goes on even if its client is gone, because its statement does. Otherwise clients that
+/// give up and ask again would have any number of statements at the database.
 ///
 /// Pages name a namespace in their query, not in the header. They take a turn of the viewer's own namespace.
 fn in_turn<F, Args>(
@@ -426,13 +435,28 @@ where
                 Some(scope) => Some(engine.read_turns().turn(scope.namespace).await?),
                 None => None,
             };
-            let response = handler.call(args).await;
-            if let Some(turn) = turn.filter(|_| !matches!(response, Err(Error::Unavailable(_)))) {
-                turn.note_answer();
-            }
-            response
+            let read = async move {
+                let response = timeout(READ_TIMEOUT, handler.call(args)).await;
+                match (turn, &response) {
+                    (Some(turn), Err(_)) => turn.outlast_statement().await,
+                    (None, _) | (Some(_), Ok(Err(Error::Unavailable(_)))) => {}
+                    (Some(turn), Ok(_)) => turn.note_answer(),
+                }
+                response.unwrap_or_else(|_| Err(read_took_too_long()))
+            };
+            to_its_end(read).await
         }
     }
+}
+
+/// Runs a read in a task of its own, which goes on if nobody waits for it any more. Its log lines carry the id of the
+/// request.
+async fn to_its_end(read: impl Future<Output = Result<HttpResponse, Error>> + 'static) -> Result<HttpResponse, Error> {
+    let task = match REQUEST_ID.try_with(String::clone) {
+        Ok(id) => rt::spawn(REQUEST_ID.scope(id, read)),
+        Err(_) => rt::spawn(read),
+    };
+    task.await.unwrap_or_else(|panic| Err(Error::Internal(format!("a read panicked: {panic}"))))
 }
 
 async fn no_such_path(request: HttpRequest) -> HttpResponse {
@@ -458,4 +482,34 @@ async fn other_method(request: HttpRequest, allow: String) -> HttpResponse {
 /// requests that need a preflight.
 fn options(allow: String) -> HttpResponse {
     HttpResponse::NoContent().insert_header((header::ALLOW, allow)).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_read_that_panics_is_an_internal_error() {
+        async fn panicking() -> Result<HttpResponse, Error> {
+            panic!("on purpose")
+        }
+        let outcome = to_its_end(panicking()).await;
+        assert!(matches!(outcome, Err(Error::Internal(_))), "{outcome:?}");
+    }
+
+    #[actix_web::test]
+    async fn a_read_whose_client_is_gone_goes_on_and_keeps_the_id_of_its_request() {
+        let (begin, begun) = tokio::sync::oneshot::channel::<()>();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let read = to_its_end(async move {
+            let _ = begun.await;
+            let _ = end.send(REQUEST_ID.with(String::clone));
+            Ok(HttpResponse::Ok().finish())
+        });
+        let mut read = Box::pin(REQUEST_ID.scope("the-request".to_owned(), read));
+        assert!(futures_util::poll!(&mut read).is_pending());
+        drop(read);
+        begin.send(()).expect("it still reads");
+        assert_eq!(ended.await.as_deref(), Ok("the-request"));
+    }
 }

@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 
 use super::two_namespaces;
 use crate::support::locks::{BLOCKED_CALLS, HeldRow};
-use crate::support::{App, Options, Reply, database, within_patience};
+use crate::support::{App, Options, Reply, database, until, within_patience};
 
 /// The number of events of a loud call: more than fit into an express batch.
 const MANY: usize = 30;
@@ -136,4 +136,32 @@ async fn slow_lists_of_a_loud_namespace_leave_connections_for_others() {
         let status = within_patience(list).await.expect("no panic");
         assert!([200, 429, 503].contains(&status), "{status}");
     }
+}
+
+/// A client that gives up and asks again must not have more statements at the database than one that waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_whose_clients_are_gone_count_until_the_database_has_ended_them() {
+    let flags = ["--db-connections=8", "--batches-at-once=2"].map(str::to_owned);
+    let app = App::start_with(Options { flags: flags.to_vec(), ..Options::default() }).await;
+    let (loud, quiet) = two_namespaces(&app).await;
+    let held = HeldRow::with_uncommitted(&app, "LOCK TABLE waybill.dead_letters IN ACCESS EXCLUSIVE MODE").await;
+    let list = || {
+        let request = loud.client.get(format!("{}/dead-letters", loud.base));
+        tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await.status })
+    };
+    let abandoned = [list(), list()];
+    app.until_blocked_calls(2).await;
+    abandoned.into_iter().for_each(|list| list.abort());
+    let next = list();
+    let id = quiet.publish_tagged("a").await;
+    while !next.is_finished() {
+        let blocked = app.count(&format!("SELECT count(*) {BLOCKED_CALLS}")).await;
+        assert!(blocked <= 2, "{blocked} lists of one namespace use connections");
+        quiet.get(&format!("/events/{id}")).await.expect(200);
+    }
+    // On a slow machine, the database has ended the others meanwhile.
+    let status = within_patience(next).await.expect("no panic");
+    assert!([429, 503].contains(&status), "{status}");
+    held.unlock().await;
+    until("the turns are over", async || loud.get("/dead-letters").await.status == 200).await;
 }
