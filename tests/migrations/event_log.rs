@@ -1,6 +1,10 @@
 //! The weekly partitions of the event log.
 
-use crate::support::{App, database};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use diesel_async::SimpleAsyncConnection;
+
+use crate::support::{App, Options, database};
 
 const OLD_LINE: &str = "INSERT INTO waybill.event_log (event_id, action, lease_id, attempt, created_at) \
      VALUES (1, 'PICKED', 1, 1, ";
@@ -63,4 +67,30 @@ async fn servers_can_create_the_same_partitions_at_once() {
         });
     }
     assert_eq!(tasks.join_all().await.iter().sum::<i64>(), 1);
+}
+
+/// Whoever writes to the log waits behind a statement that wants to add a partition, and that waits for a reader.
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_do_not_wait_long_while_a_reader_holds_up_a_new_partition() {
+    let url = database::migrated().await;
+    let mut reader = database::connection(&url).await;
+    reader.batch_execute("BEGIN; LOCK TABLE waybill.event_log IN ACCESS SHARE MODE").await.expect("a lock");
+    let is_started = AtomicBool::new(false);
+    let starting = async {
+        let app = App::start_with(Options { url: Some(url.clone()), ..Options::default() }).await;
+        is_started.store(true, Ordering::Relaxed);
+        app
+    };
+    let writing = async {
+        let mut writer = database::connection(&url).await;
+        writer.batch_execute("SET lock_timeout = '700ms'").await.expect("a setting");
+        while !is_started.load(Ordering::Relaxed) {
+            writer.batch_execute(&format!("{OLD_LINE} now())")).await.expect("it is written soon");
+        }
+    };
+    let (app, ()) = tokio::join!(starting, writing);
+    let partitions = "SELECT count(*) FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relispartition \
+                      AND relkind = 'r' AND relname <> 'event_log_default'";
+    assert_eq!(app.count(partitions).await, 0, "the reader is in the way");
+    reader.batch_execute("COMMIT").await.expect("the end");
 }

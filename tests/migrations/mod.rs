@@ -3,6 +3,7 @@
 
 mod checks;
 mod event_log;
+mod locks;
 mod outside;
 mod sequences;
 mod upgrade;

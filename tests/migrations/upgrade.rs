@@ -1,7 +1,7 @@
 //! Rehearses an upgrade: servers of the first release go on while the schema becomes the newest one.
 //!
-//! `first_release/` has the statements of the first release by which events are published, claimed and completed.
-//! They never change. They stand for a server that is not upgraded yet.
+//! `first_release/` has the statements of the first release by which events are published, to workers and subscribers,
+//! claimed, failed and completed. They never change. They stand for a server that is not upgraded yet.
 
 use std::time::Duration;
 
@@ -23,10 +23,14 @@ use crate::support::{App, Options, database, ledger};
 /// The last migration of the first release.
 const FIRST_RELEASE: &str = "20261117000011";
 
-const STATEMENTS: [(&str, &str); 3] = [
+const STATEMENTS: [(&str, &str); 7] = [
     ("publish", include_str!("first_release/publish_events.sql")),
+    ("fan_out", include_str!("first_release/publish_and_fan_out.sql")),
     ("claim", include_str!("first_release/claim_deliveries.sql")),
     ("complete", include_str!("first_release/complete_deliveries.sql")),
+    ("load", include_str!("first_release/load_deliveries.sql")),
+    ("save", include_str!("first_release/save_deliveries.sql")),
+    ("append", include_str!("first_release/append_log.sql")),
 ];
 
 /// The migrations of the first release.
@@ -51,10 +55,18 @@ struct Claimed {
     claimed_id: Option<i64>,
     #[diesel(sql_type = diesel::sql_types::Nullable<diesel::sql_types::BigInt>)]
     lease_id: Option<i64>,
+    #[diesel(sql_type = diesel::sql_types::Nullable<diesel::sql_types::Integer>)]
+    retry_count: Option<i32>,
 }
+
+/// A subscription of the old server.
+const SUBSCRIPTION: i64 = 1;
 
 /// The number of events in a batch of the old server.
 const BATCH: usize = 5;
+
+/// The part of the events that fail at their first attempt: one in so many.
+const FAILED_PART: i64 = 7;
 
 fn array(value: &str, count: usize) -> String {
     format!("'{{{}}}'", vec![value; count].join(","))
@@ -70,7 +82,8 @@ impl OldServer {
         OldServer { conn }
     }
 
-    /// Publishes, claims and completes a batch of events. Returns the number of completed events.
+    /// Publishes and claims a batch of events. Completes them, except for those that it fails once. Returns the number of
+    /// completed events.
     async fn run(&mut self) -> usize {
         let [titles, tags, zeros, threes] = ["a job", "old", "0", "3"].map(|value| array(value, BATCH));
         let publish = format!(
@@ -78,6 +91,7 @@ impl OldServer {
              NULL, NULL, NULL, NULL, 0)"
         );
         self.execute(&publish).await;
+        self.push_one().await;
         let claim = format!(
             "EXECUTE claim(1, '{{t:old}}', {BATCH}, '{{{BATCH}}}', {}, {}, NULL, '{{-32768}}', '{{0}}', NULL, NULL, NULL, \
              16777216, 4096)",
@@ -85,8 +99,16 @@ impl OldServer {
             array("300", BATCH)
         );
         let claimed: Vec<Claimed> = sql_query(claim).load(&mut self.conn).await.expect("a claim");
-        let of_claimed = |row: Claimed| Some((row.claimed_id?.to_string(), row.lease_id?.to_string()));
-        let (ids, leases): (Vec<String>, Vec<String>) = claimed.into_iter().filter_map(of_claimed).unzip();
+        let of_claimed = |row: Claimed| Some((row.claimed_id?, row.lease_id?, row.retry_count?));
+        let claimed: Vec<(i64, i64, i32)> = claimed.into_iter().filter_map(of_claimed).collect();
+        // One in so many, of those that have not failed yet.
+        let is_failed = |(id, _, failures): &(i64, i64, i32)| *failures == 0 && id % FAILED_PART == 0;
+        let (failed, completed): (Vec<_>, Vec<_>) = claimed.into_iter().partition(is_failed);
+        for (id, lease, _) in failed {
+            self.fail(id, lease).await;
+        }
+        let (ids, leases): (Vec<String>, Vec<String>) =
+            completed.into_iter().map(|(id, lease, _)| (id.to_string(), lease.to_string())).unzip();
         let complete = format!(
             "EXECUTE complete(1, NULL, '{{{}}}', '{{{}}}', {}, NULL, NULL, NULL, NULL, NULL)",
             ids.join(","),
@@ -95,6 +117,29 @@ impl OldServer {
         );
         self.execute(&complete).await;
         ids.len()
+    }
+
+    /// Publishes an event to the subscription.
+    async fn push_one(&mut self) {
+        let push = format!(
+            "EXECUTE fan_out(1, NULL, '{{an order}}', NULL, '{{order.paid}}', '{{\"\"}}', NULL, NULL, '{{0}}', '{{3}}', NULL, \
+             NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '{{{SUBSCRIPTION}}}', '{{1}}', '{{1}}', '{{1}}', \
+             '{{{SUBSCRIPTION}}}', '{{1}}', '{{NULL}}')"
+        );
+        self.execute(&push).await;
+    }
+
+    /// Fails an event at its first attempt. It can be claimed again at once.
+    async fn fail(&mut self, id: i64, lease: i64) {
+        let fail = format!(
+            "BEGIN; EXECUTE load(1, '{{{id}}}', NULL); \
+             EXECUTE save(1, NULL, '{{{id}}}', '{{PENDING}}', '{{1}}', '{{0}}', '{{host:1}}', '{{NULL}}', '{{f}}', '{{t}}', \
+             '{{NULL}}', '{{NULL}}', '{{f}}', '{{f}}', '{{NULL}}', '{{{lease}}}', '{{FAILED}}', '{{NULL}}', '{{NULL}}', \
+             '{{NULL}}', '{{3}}', '{{NULL}}'); \
+             EXECUTE append(1, NULL, '{{{id}}}', '{{{id}}}', '{{FAILED}}', '{{host:1}}', '{{{lease}}}', '{{1}}', NULL, NULL, \
+             NULL, NULL, ARRAY[now()], NULL, NULL, NULL); COMMIT"
+        );
+        self.execute(&fail).await;
     }
 
     async fn execute(&mut self, sql: &str) {
@@ -130,8 +175,11 @@ async fn servers_of_the_first_release_go_on_while_the_schema_is_upgraded() {
     let url = database::empty().await;
     migrate_from(&url, || FirstRelease).await.expect("the schema of the first release");
     // The statements below publish under this generation of the catalog.
-    let prepare = "SELECT waybill.enforce_rules(true); UPDATE waybill.subscription_catalog SET generation = 0";
-    database::execute(&url, prepare).await;
+    let prepare = format!(
+        "SELECT waybill.enforce_rules(true); UPDATE waybill.subscription_catalog SET generation = 0; \
+         INSERT INTO waybill.subscriptions (id, url, spec) VALUES ({SUBSCRIPTION}, 'http://127.0.0.1:9/', '{{}}')"
+    );
+    database::execute(&url, &prepare).await;
     let is_over = CancellationToken::new();
     let servers = old_servers(&url, &is_over);
     until_completed(&url, 100).await;
@@ -146,6 +194,11 @@ async fn servers_of_the_first_release_go_on_while_the_schema_is_upgraded() {
     assert_eq!(database::count(&url, rows).await, completed as i64);
     let lines = "SELECT count(*) FROM waybill.event_log WHERE action = 'COMPLETED'";
     assert_eq!(database::count(&url, lines).await, completed as i64);
+    assert!(database::count(&url, "SELECT count(*) FROM waybill.event_log WHERE action = 'FAILED'").await > 0);
+    let pushes = "SELECT count(*) FROM waybill.deliveries WHERE subscription_id IS NOT NULL AND status = 'PENDING'";
+    assert!(database::count(&url, pushes).await > 0);
+    // Nobody is to receive them.
+    database::execute(&url, "UPDATE waybill.subscriptions SET is_active = false").await;
 
     // A server of this release takes over.
     let app = App::start_with(Options { url: Some(url.clone()), ..Options::default() }).await;

@@ -20,6 +20,7 @@ use std::time::Duration;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Bool, Text};
 
 use diesel_async::{AsyncConnection, AsyncMigrationHarness, AsyncPgConnection, TransactionManager};
@@ -41,16 +42,23 @@ const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 /// Puts the table of applied migrations into our schema, since the database may also belong to an
 /// application with its own migrations.
 const SETUP: &str = "SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; \
-     SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '100ms'";
+     SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = 0";
 
-/// Locks all our tables before migrations change them. Whoever waits for such a lock blocks all others who
-/// want one, so a migration must not wait long behind a slow transaction: it gives up after a tenth of a second,
-/// lets the others proceed, and is tried again. That is also before PostgreSQL looks for deadlocks, so no
-/// statement of a server is ever refused because of one. The migrations themselves then wait for nothing.
-const LOCK_TABLES: &str = "DO $$ DECLARE names text := (SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) \
-         FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition \
-         AND relname <> '__diesel_schema_migrations'); \
-     BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$";
+/// Locks all our tables before migrations change them, and the views on them. Whoever waits for such a lock blocks all
+/// others who want one, so a migration must not wait long behind a slow transaction: it waits at most a tenth of a second
+/// for a lock and half a second for all of them, lets the others proceed, and is tried again. That is also before
+/// PostgreSQL looks for deadlocks, so no statement of a server is ever refused because of one. The migrations themselves
+/// then wait for nothing of ours.
+///
+/// Views come first, as in the statements that read them: a reader that held a view and waited for a table could be
+/// waited for by a migration that holds the table and replaces the view.
+const LOCK_TABLES: &str = "SET LOCAL statement_timeout = '500ms'; \
+     DO $$ DECLARE names text := ( \
+         SELECT string_agg(oid::regclass::text, ', ' ORDER BY relkind = 'v' DESC, oid) \
+         FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'p', 'v') \
+         AND NOT relispartition AND relname <> '__diesel_schema_migrations'); \
+     BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$; \
+     SET LOCAL statement_timeout = 0";
 
 /// How often a lock is tried again, of the tables or of migrations.
 const LOCK_RETRIES: u32 = 240;
@@ -86,7 +94,7 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
         match run_next(url, source).await {
             Ok(ran) if ran.is_empty() => break,
             Ok(ran) => names.extend(ran),
-            Err(error) if error.is_outage(OutageKind::TooSlow) && retries < LOCK_RETRIES => {
+            Err(error) if is_about_locks(&error) && retries < LOCK_RETRIES => {
                 if retries == 0 {
                     log::warn!("a migration waits for a lock: {error}");
                 }
@@ -98,6 +106,11 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
     }
     Transactions::commit_transaction(&mut holder).await?;
     Ok(names)
+}
+
+/// Returns whether a migration failed because of somebody else's locks, and may succeed when it is tried again.
+fn is_about_locks(error: &Error) -> bool {
+    error.is_outage(OutageKind::TooSlow) || error.is_conflict()
 }
 
 /// Reverts every migration, for tests and for uninstalling.
@@ -187,7 +200,12 @@ async fn run_alone<S: MigrationSource<Pg> + 'static>(
         migration.ok_or("it has disappeared")?.run(&mut conn)?;
         Ok((conn.into_inner(), version))
     });
-    let (mut conn, version) = joined(task.await)?;
+    let done = joined(task.await).map_err(|error| match error.is_outage(OutageKind::TooSlow) {
+        // Only a setting of the role can have limited its time, and would do so at every try.
+        true => Error::Internal(error.to_string()),
+        false => error,
+    });
+    let (mut conn, version) = done?;
     diesel::sql_query("INSERT INTO waybill.__diesel_schema_migrations (version) VALUES ($1)")
         .bind::<Text, _>(&version)
         .execute(&mut conn)
@@ -265,7 +283,22 @@ where
 }
 
 fn joined<T>(result: Result<Outcome<T>, tokio::task::JoinError>) -> Result<T, Error> {
-    result
-        .map_err(|error| Error::Internal(error.to_string()))?
-        .map_err(|error| Error::Internal(format!("a migration failed: {error}")))
+    result.map_err(|error| Error::Internal(error.to_string()))?.map_err(failure)
+}
+
+/// Returns the error of a failed migration. If the database cannot be used, or somebody holds a lock, its kind says so.
+fn failure(error: Box<dyn StdError + Send + Sync>) -> Error {
+    let text = format!("a migration failed: {error}");
+    let cause = error.downcast::<DieselError>().map_or_else(|error| cause_in(&error.to_string()), |error| *error);
+    match Error::from(cause) {
+        // An error without a SQLSTATE may be about the file of the migration.
+        Error::Unavailable(outage) if outage.kind != OutageKind::Lost => Error::outage(outage.kind, text),
+        _ => Error::Internal(text),
+    }
+}
+
+/// Returns the database error of which the migration library shows nothing but the text. That begins with its SQLSTATE.
+fn cause_in(text: &str) -> DieselError {
+    let message = text.split_once(" with: ").map_or(text, |(_, message)| message).to_owned();
+    DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message))
 }
