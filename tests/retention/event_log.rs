@@ -13,7 +13,10 @@ use waybill::background::retention::event_log::run_once;
 
 use super::publish_completed;
 use crate::support::retention::{DAY, by_default};
-use crate::support::{App, database};
+use crate::support::{App, database, until};
+
+/// The key of the lock of whoever drops weeks.
+const LOCK: &str = "hashtextextended('waybill.drop_log_partitions', 0)";
 
 const WEEKS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'waybill.event_log'::regclass";
 
@@ -151,6 +154,68 @@ async fn a_week_that_cannot_be_archived_is_not_dropped() {
     assert!(!metrics.contains("waybill_retention_lag_seconds{table=\"event_log\"} 0.0\n"), "{metrics}");
     assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
     assert_eq!(read_archive(dir.path(), &week).len(), 2);
+}
+
+/// A week of any size stays within the time limit of a statement if no statement reads all of it. A view keeps the week
+/// from being dropped, so that its statistics can be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_reads_a_whole_week() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let week = week_of(&app, id).await;
+    database::execute(&app.url, &format!("CREATE VIEW waybill.used AS SELECT id FROM waybill.{week}")).await;
+    app.advance(98 * DAY);
+    let statistics = |column: &str| {
+        format!("SELECT {column} FROM pg_stat_all_tables WHERE schemaname = 'waybill' AND relname = '{week}'")
+    };
+    let before = app.count(&statistics("seq_scan")).await;
+    run_once(app.engine(), &archiving(dir.path())).await.expect_err("the week is used");
+    assert_eq!(read_archive(dir.path(), &week).len(), 2);
+    until("the reads are counted", async || app.count(&statistics("seq_tup_read")).await >= 2).await;
+    assert_eq!(app.count(&statistics("seq_scan")).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_week_is_left_to_the_server_that_is_dropping_weeks() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let week = week_of(&app, id).await;
+    app.advance(98 * DAY);
+    let mut other = database::connection(&app.url).await;
+    other.batch_execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})")).await.expect("the lock");
+    let part = format!(".{week}.4711-0badcafe.part");
+    fs::write(dir.path().join(&part), "what the other has written so far").expect("a file");
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 0);
+    assert_eq!(app.count(&format!("SELECT count(*) FROM waybill.{week}")).await, 2);
+    assert_eq!(files(dir.path()), [part]);
+    let metrics = app.get("/metrics").await.expect(200).text;
+    assert!(!metrics.contains("waybill_retention_lag_seconds{table=\"event_log\"} 0.0\n"), "{metrics}");
+    other.batch_execute("ROLLBACK").await.expect("the other is gone");
+    assert_eq!(run_once(app.engine(), &archiving(dir.path())).await.expect("a round"), 1);
+    assert_eq!(files(dir.path()), [format!("{week}.ndjson.gz")], "what the other has left is deleted");
+}
+
+/// Archiving may take hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_that_is_dropping_weeks_holds_no_snapshot() {
+    let (app, dir) = (App::with_fixed_clock().await, tempfile::tempdir().expect("a folder"));
+    let id = publish_completed(&app, "a").await;
+    let week = week_of(&app, id).await;
+    app.advance(98 * DAY);
+    database::execute(&app.url, &format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{week}")).await;
+    let mut reader = database::connection(&app.url).await;
+    reader.batch_execute(&format!("BEGIN; LOCK TABLE waybill.{week}")).await.expect("the week is locked");
+    let holder = format!(
+        "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+         WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint << 32 | l.objid::bigint = {LOCK}
+           AND a.state = 'idle in transaction' AND a.backend_xmin IS NULL"
+    );
+    let settings = archiving(dir.path());
+    let (dropped, ()) = tokio::join!(run_once(app.engine(), &settings), async {
+        until("the lock is held without a snapshot", async || app.count(&holder).await == 1).await;
+        reader.batch_execute("COMMIT").await.expect("the week is let go");
+    });
+    assert_eq!(dropped.expect("a round"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

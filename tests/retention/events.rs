@@ -6,7 +6,7 @@ use super::{publish_completed, publish_failed};
 use crate::support::receiver::{Receiver, Reply};
 use crate::support::records::one_attempt;
 use crate::support::retention::DAY;
-use crate::support::{App, until};
+use crate::support::{App, database, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_event_is_removed_with_all_its_rows_after_its_retention() {
@@ -108,6 +108,26 @@ async fn the_retention_of_an_event_begins_when_it_finishes() {
     assert_eq!(app.remove_old().await["events"], 0);
     app.advance(1);
     assert_eq!(app.remove_old().await["events"], 1);
+}
+
+/// A clock that was ahead for a moment, and was set back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_from_the_future_stays_and_those_behind_it_are_removed() {
+    let app = App::with_fixed_clock().await;
+    let before = publish_completed(&app, "a").await;
+    let ahead = publish_completed(&app, "a").await;
+    let after = publish_completed(&app, "a").await;
+    let future = format!(
+        "UPDATE waybill.events SET created_at = created_at + interval '1 year' WHERE id = {ahead};
+         UPDATE waybill.deliveries SET updated_at = updated_at + interval '1 year' WHERE id = {ahead}"
+    );
+    database::execute(&app.url, &future).await;
+    app.advance(31 * DAY);
+    assert_eq!(app.remove_old().await["events"], 2);
+    assert!(!app.has_event(before).await && !app.has_event(after).await);
+    assert!(app.has_event(ahead).await);
+    app.advance(366 * DAY);
+    assert_eq!(app.remove_old().await["events"], 1, "its time has come");
 }
 
 #[tokio::test(flavor = "multi_thread")]

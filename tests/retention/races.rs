@@ -112,11 +112,16 @@ async fn a_dead_letter_that_is_being_replayed_in_bulk_stays() {
 }
 
 /// Stops a step of the removal at the first event, until `change` is made to the second one. The step has already
-/// decided what to read, but has not locked the second event. Returns the number of removed events.
+/// decided what to read, but has not locked the second event. Larger steps are cancelled, as if they had taken too long:
+/// only the smallest one may take long. Returns the number of removed events.
 async fn removed_despite(app: &App, first: i64, change: impl AsyncFnOnce()) -> usize {
     let hold = format!(
-        "CREATE FUNCTION waybill.hold() RETURNS trigger LANGUAGE plpgsql AS
-             'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN OLD; END';
+        "CREATE FUNCTION waybill.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF current_setting('statement_timeout') = '50ms' THEN RAISE query_canceled; END IF;
+             PERFORM pg_advisory_xact_lock(4711);
+             RETURN OLD;
+         END $$;
          CREATE TRIGGER hold BEFORE DELETE ON waybill.events FOR EACH ROW
              WHEN (OLD.id = {first}) EXECUTE FUNCTION waybill.hold();
          SELECT pg_advisory_lock(4711)"

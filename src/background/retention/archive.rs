@@ -1,8 +1,8 @@
 //! Writes entries of the event log to a compressed file, and proves that they can be read back.
 //!
 //! The file gets its name only after it was read back from the disk and is exactly what was written. Until then it
-//! has a name that begins with a dot and ends with `.part`. A part that a killed server left behind is deleted by
-//! the next attempt.
+//! has a name that begins with a dot and ends with `.part`. A part is deleted when its archive is given up, or, if its
+//! server was killed, before the next week is archived.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -15,6 +15,9 @@ use sha2::{Digest, Sha256};
 
 /// The end of the name of a file that is not whole yet.
 const PART: &str = ".part";
+
+/// The beginning of the names of the parts of all weeks.
+const PARTS: &str = ".event_log_";
 
 /// The maximum number of different archives of one week.
 const MAX_SAME_NAMES: u32 = 100;
@@ -43,11 +46,21 @@ impl Tally {
     }
 }
 
+/// A file that is deleted at the end: it has another name by then, or is not whole.
+struct Part(PathBuf);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // What cannot be deleted is tried again with the next week.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// A file that is being written.
 pub(super) struct Archive {
     dir: PathBuf,
     name: String,
-    part: PathBuf,
+    part: Part,
     out: GzEncoder<File>,
     written: Tally,
 }
@@ -55,12 +68,9 @@ pub(super) struct Archive {
 impl Archive {
     /// Begins the file `<name>.ndjson.gz`.
     pub(super) fn begin(dir: &Path, name: &str) -> io::Result<Self> {
-        remove_parts(dir, name)?;
-        // Another server may write the same file into the same folder. Both have the same content.
-        let part =
-            dir.join(format!(".{name}.{}-{:08x}{PART}", std::process::id(), getrandom::u32().unwrap_or_default()));
+        let part = unique_path(dir, name);
         let out = GzEncoder::new(File::create_new(&part)?, Compression::default());
-        Ok(Archive { dir: dir.to_owned(), name: name.to_owned(), part, out, written: Tally::default() })
+        Ok(Archive { dir: dir.to_owned(), name: name.to_owned(), part: Part(part), out, written: Tally::default() })
     }
 
     /// Adds whole lines.
@@ -74,33 +84,29 @@ impl Archive {
     pub(super) fn finish(self, lines: u64) -> io::Result<PathBuf> {
         self.out.finish()?.sync_all()?;
         let written = self.written.content();
-        let read = read_back(&self.part)?;
+        let read = read_back(&self.part.0)?;
         if read != written || read.lines != lines {
             let what = format!("{lines} lines expected, {} written, {} read back", written.lines, read.lines);
             return Err(io::Error::other(format!("the archive of {} is not whole: {what}", self.name)));
         }
-        let file = give_name(&self.part, &self.dir, &self.name, &read)?;
+        let file = give_name(&self.part.0, &self.dir, &self.name, &read)?;
         // A new name is on disk only after its folder is.
         File::open(&self.dir)?.sync_all()?;
         Ok(file)
     }
 }
 
-/// Gives a file its name. An archive of the same week that is there already stays. If another server has written it,
-/// it has the same content, and this one is not needed. If it was written before the database was restored, it may
-/// have more lines, and this one gets a number.
+/// Gives a file another name. An archive of the same week that is there already stays. If a server was killed after it
+/// had written it, it has the same content, and this one is not needed. If it was written before the database was
+/// restored, it may have more lines, and this one gets a number.
 fn give_name(part: &Path, dir: &Path, name: &str, content: &Content) -> io::Result<PathBuf> {
     let numbers = std::iter::once(String::new()).chain((2..=MAX_SAME_NAMES).map(|number| format!("-{number}")));
     for number in numbers {
         let file = dir.join(format!("{name}{number}.ndjson.gz"));
         match fs::hard_link(part, &file) {
-            Ok(()) => {
-                fs::remove_file(part)?;
-                return Ok(file);
-            }
+            Ok(()) => return Ok(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if read_back(&file).is_ok_and(|there| there == *content) {
-                    fs::remove_file(part)?;
                     return Ok(file);
                 }
             }
@@ -110,11 +116,18 @@ fn give_name(part: &Path, dir: &Path, name: &str, content: &Content) -> io::Resu
     Err(io::Error::other(format!("there are {MAX_SAME_NAMES} archives of {name}")))
 }
 
-/// Checks that files can be written to a folder: better now than when the first week is due.
+/// Checks that files can be written to a folder and get another name by a hard link, which some file systems do not have:
+/// better now than when the first week is due.
 pub(super) fn check_dir(dir: &Path) -> io::Result<()> {
-    let trial = dir.join(format!(".trial.{}-{:08x}{PART}", std::process::id(), getrandom::u32().unwrap_or_default()));
+    let (trial, link) = (unique_path(dir, "trial"), unique_path(dir, "trial"));
     File::create_new(&trial)?;
-    fs::remove_file(trial)
+    let linked = fs::hard_link(&trial, &link).and_then(|()| fs::remove_file(&link));
+    fs::remove_file(trial)?;
+    linked.map_err(|error| io::Error::new(error.kind(), format!("a hard link, which archives need: {error}")))
+}
+
+fn unique_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.{}-{:08x}{PART}", std::process::id(), getrandom::u32().unwrap_or_default()))
 }
 
 fn read_back(path: &Path) -> io::Result<Content> {
@@ -128,12 +141,12 @@ fn read_back(path: &Path) -> io::Result<Content> {
     }
 }
 
-fn remove_parts(dir: &Path, name: &str) -> io::Result<()> {
-    let begin = format!(".{name}.");
+/// Deletes the parts that killed servers have left behind. Nobody may be archiving meanwhile.
+pub(super) fn remove_parts(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let file = entry.file_name().to_string_lossy().into_owned();
-        if file.starts_with(&begin) && file.ends_with(PART) {
+        if file.starts_with(PARTS) && file.ends_with(PART) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -174,18 +187,35 @@ mod tests {
         // What the disk returns is not what was written to it.
         archive.written.add(b"{}\n");
         assert!(archive.finish(2).unwrap_err().to_string().contains("2 written, 1 read back"));
-        assert!(names(dir.path()).iter().all(|name| name.ends_with(PART)));
+        assert_eq!(names(dir.path()), [""; 0]);
     }
 
     #[test]
-    fn a_part_that_was_left_behind_is_deleted() {
+    fn an_archive_that_is_given_up_leaves_no_part() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Archive::begin(dir.path(), "week"));
-        drop(Archive::begin(dir.path(), "other"));
-        Archive::begin(dir.path(), "week").unwrap().finish(0).unwrap();
+        let archive = Archive::begin(dir.path(), "week").unwrap();
+        assert_eq!(names(dir.path()).len(), 1);
+        drop(archive);
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+
+    #[test]
+    fn parts_that_were_left_behind_are_deleted_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = [".event_log_notes", ".other.1-00000001.part", "event_log_20261116.part"];
+        for name in kept.iter().chain(&[".event_log_20261116.1-00000001.part", ".event_log_20261123.1-00000002.part"]) {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        remove_parts(dir.path()).unwrap();
         let mut left = names(dir.path());
         left.sort();
-        assert_eq!(left.len(), 2, "{left:?}");
-        assert!(left[0].starts_with(".other.") && left[1] == "week.ndjson.gz", "{left:?}");
+        assert_eq!(left, kept);
+    }
+
+    #[test]
+    fn a_check_leaves_nothing_in_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        check_dir(dir.path()).unwrap();
+        assert_eq!(names(dir.path()), [""; 0]);
     }
 }

@@ -2,19 +2,24 @@
 //!
 //! A partition is detached, which needs the lock of the event log for a moment, archived if there is a folder for
 //! that, and dropped. Each step is done only after the one before it: a server that dies in between leaves the
-//! table, the file or both, and the next round goes on from there.
+//! table, the file or both, and the next round goes on from there. One server at a time drops weeks.
+
+use std::path::Path;
+
+use r2d2::ManageConnection;
+use tokio::runtime::Handle;
 
 use crate::background::maintenance::{on_thread, pool};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::connection::blocking::{BlockingConnection, BlockingConnections};
 use crate::store::retention::log::{
-    OldLogPartition, detach_log_partition, drop_log_partition, find_old_log_partitions, measure_log_partition,
-    move_old_log_lines, read_log_lines,
+    OldLogPartition, count_log_blocks, detach_log_partition, drop_log_partition, find_old_log_partitions,
+    lock_dropping, move_old_log_lines, read_log_lines, unlock_dropping,
 };
 
 use super::RetentionSettings;
-use super::archive::Archive;
+use super::archive::{Archive, remove_parts};
 
 /// The number of blocks that are read at once: about 10,000 entries.
 const BLOCKS_PER_READ: i64 = 128;
@@ -27,7 +32,7 @@ pub async fn run_once(engine: &Engine, settings: &RetentionSettings) -> Result<u
     on_thread(move || drop_old_partitions(&engine, &pool, &settings)).await
 }
 
-/// Drops all old weeks. Blocks the thread.
+/// Drops all old weeks, unless another server is doing so. Blocks the thread.
 pub(crate) fn drop_old_partitions(
     engine: &Engine,
     pool: &r2d2::Pool<BlockingConnections>,
@@ -35,16 +40,43 @@ pub(crate) fn drop_old_partitions(
 ) -> Result<usize, Error> {
     let Some(age) = settings.log.length() else { return Ok(0) };
     let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
-    while move_old_log_lines(&mut conn, engine.now(), age.as_secs_f64())? {}
     let old = find_old_log_partitions(&mut conn, engine.now(), age.as_secs_f64())?;
+    engine.metrics().set_retention_lag(TABLE, old.first().map_or(0.0, |oldest| oldest.lag_seconds));
+    // The transaction that holds the lock needs a connection of its own.
+    let connections = BlockingConnections { url: engine.database().url().to_owned(), runtime: Handle::current() };
+    let mut holder = connections.connect().map_err(|error| Error::unavailable(error.to_string()))?;
+    if !lock_dropping(&mut holder)? {
+        return Ok(0);
+    }
+    let dropped = drop_locked(engine, &mut conn, settings, age.as_secs_f64());
+    let unlocked = unlock_dropping(&mut holder);
+    dropped.and_then(|count| Ok(unlocked.map(|()| count)?))
+}
+
+/// Drops all old weeks, under the lock.
+fn drop_locked(
+    engine: &Engine,
+    conn: &mut BlockingConnection,
+    settings: &RetentionSettings,
+    age_seconds: f64,
+) -> Result<usize, Error> {
+    while move_old_log_lines(conn, engine.now(), age_seconds)? {}
+    let old = find_old_log_partitions(conn, engine.now(), age_seconds)?;
+    if let Some(dir) = &settings.archive_dir {
+        remove_parts(dir).map_err(failed_in(dir))?;
+    }
     for partition in &old {
         engine.metrics().set_retention_lag(TABLE, partition.lag_seconds);
-        remove(&mut conn, partition, settings)?;
+        remove(conn, partition, settings)?;
         engine.metrics().count_removed(TABLE, 1);
         log::info!(partition = partition.name.as_str(); "a week of the event log was dropped");
     }
     engine.metrics().set_retention_lag(TABLE, 0.0);
     Ok(old.len())
+}
+
+fn failed_in(dir: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::Internal(format!("{}: {error}", dir.display()))
 }
 
 fn remove(
@@ -56,10 +88,9 @@ fn remove(
         detach_log_partition(conn, &partition.name)?;
     }
     if let Some(dir) = &settings.archive_dir {
-        let failed = |error: std::io::Error| Error::Internal(format!("{}: {error}", dir.display()));
-        let archive = Archive::begin(dir, &partition.name).map_err(failed)?;
+        let archive = Archive::begin(dir, &partition.name).map_err(failed_in(dir))?;
         let (archive, lines) = copy(conn, &partition.name, archive)?;
-        let file = archive.finish(lines).map_err(failed)?;
+        let file = archive.finish(lines).map_err(failed_in(dir))?;
         log::info!(lines, file = file.display().to_string(); "a week of the event log was archived");
     }
     Ok(drop_log_partition(conn, &partition.name)?)
@@ -67,10 +98,11 @@ fn remove(
 
 /// Copies a detached partition. Returns the number of its entries.
 fn copy(conn: &mut BlockingConnection, name: &str, mut archive: Archive) -> Result<(Archive, u64), Error> {
-    let size = measure_log_partition(conn, name)?;
-    for begin in (0..size.blocks).step_by(BLOCKS_PER_READ as usize) {
+    let (blocks, mut count) = (count_log_blocks(conn, name)?, 0);
+    for begin in (0..blocks).step_by(BLOCKS_PER_READ as usize) {
         let lines = read_log_lines(conn, name, begin, begin + BLOCKS_PER_READ)?;
-        archive.add(&lines).map_err(|error| Error::Internal(format!("the archive of {name}: {error}")))?;
+        archive.add(&lines.text).map_err(|error| Error::Internal(format!("the archive of {name}: {error}")))?;
+        count += lines.count as u64;
     }
-    Ok((archive, size.lines as u64))
+    Ok((archive, count))
 }

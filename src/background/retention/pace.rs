@@ -7,11 +7,14 @@
 
 use std::time::Duration;
 
+use crate::store::connection::database::STATEMENT_LIMIT;
 use crate::store::retention::events::RemovedEvents;
 
-/// The time that a step should take. Locks must not be held for longer than 50 ms, and a busy machine makes single
-/// steps several times as long.
+/// The time that a step should take. A busy machine makes single steps several times as long.
 const STEP_TIME: Duration = Duration::from_millis(10);
+
+/// The time after which a step is cancelled, because its locks hold others up. It is done again with half of the rows.
+const MAX_STEP_TIME: Duration = Duration::from_millis(50);
 
 /// The number of rows of the first, the smallest and the largest step.
 const FIRST_ROWS: i64 = 100;
@@ -45,10 +48,25 @@ impl StepRows {
     /// the time that it takes to remove many.
     pub(super) fn adapt(&mut self, removed: i64, took: Duration) {
         if took > STEP_TIME {
-            self.0 = (self.0 / 2).max(MIN_ROWS);
+            self.halve();
         } else if took < STEP_TIME / 2 && removed * 2 >= self.0 {
             self.0 = (self.0 * 2).min(MAX_ROWS);
         }
+    }
+
+    pub(super) fn halve(&mut self) {
+        self.0 = (self.0 / 2).max(MIN_ROWS);
+    }
+
+    /// Returns whether a step of this size is cancelled when it takes too long. The smallest step is not: however slow
+    /// the database is, there is progress.
+    pub(super) fn is_limited(self) -> bool {
+        self.0 > MIN_ROWS
+    }
+
+    /// Returns the time that a step of this size may take.
+    pub(super) fn time_limit(self) -> Duration {
+        if self.is_limited() { MAX_STEP_TIME } else { STATEMENT_LIMIT }
     }
 }
 
@@ -99,6 +117,15 @@ mod tests {
             rows.adapt(0, STEP_TIME * 2);
         }
         assert_eq!(rows.0, MIN_ROWS);
+    }
+
+    #[test]
+    fn the_smallest_step_alone_may_take_long() {
+        assert_eq!(StepRows::default().time_limit(), MAX_STEP_TIME);
+        let mut rows = StepRows(MIN_ROWS + 1);
+        assert_eq!(rows.time_limit(), MAX_STEP_TIME);
+        rows.halve();
+        assert_eq!((rows.0, rows.time_limit()), (MIN_ROWS, STATEMENT_LIMIT));
     }
 
     #[test]

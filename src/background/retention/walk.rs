@@ -10,9 +10,14 @@
 
 use std::time::{Duration, Instant};
 
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, OutageKind};
+use crate::store::connection::transactions::{begin, commit, roll_back};
 use crate::store::retention::events::{RemovalStep, RemovedEvents, remove_events, remove_pushes};
 
 use super::pace::StepRows;
@@ -34,8 +39,29 @@ pub(super) struct Walk {
     created_seconds: f64,
     after: i64,
     rows: StepRows,
-    /// The time before which nothing is to be expected, if the last step has found nothing.
-    rests_until: Option<Instant>,
+    last_step: LastStep,
+    last_step_at: Instant,
+    /// By how much the walk was behind after its last step that did not fail, and when that was.
+    lag_seconds: f64,
+    lag_known_at: Instant,
+}
+
+/// How the last step of a walk has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastStep {
+    HasMore,
+    CaughtUp,
+    FoundNothing,
+    Failed,
+}
+
+/// For how long a walk rests.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// When it has caught up, or has failed.
+    pub short: Duration,
+    /// When its last step has found nothing.
+    pub long: Duration,
 }
 
 /// What one step has done.
@@ -79,46 +105,137 @@ impl Walk {
             created_seconds: seconds,
             after: 0,
             rows: StepRows::default(),
-            rests_until: None,
+            last_step: LastStep::HasMore,
+            last_step_at: Instant::now(),
+            lag_seconds: 0.0,
+            lag_known_at: Instant::now(),
         }
     }
 
     /// Returns whether the walk is to go on now.
-    pub(super) fn is_due(&self) -> bool {
-        self.rests_until.is_none_or(|until| Instant::now() >= until)
+    pub(super) fn is_due(&self, rest: Rest) -> bool {
+        let rest = match self.last_step {
+            LastStep::HasMore => Duration::ZERO,
+            LastStep::CaughtUp | LastStep::Failed => rest.short,
+            LastStep::FoundNothing => rest.long,
+        };
+        self.last_step_at.elapsed() >= rest
     }
 
-    /// Lets the walk rest after a step that has found nothing.
-    pub(super) fn rest_after(&mut self, step: &Step, rest: Duration) {
-        let has_found_nothing = step.removed.is_ours && step.removed.visited == 0;
-        self.rests_until = has_found_nothing.then(|| Instant::now() + rest);
+    /// Returns the age beyond the retention of the events that are still to be visited. While steps fail nothing leaves,
+    /// so it grows.
+    pub(super) fn lag_seconds(&self) -> f64 {
+        self.lag_seconds + self.failing_seconds()
+    }
+
+    /// Returns the time since the last step that did not fail, or 0 if the last one did not.
+    fn failing_seconds(&self) -> f64 {
+        if self.last_step == LastStep::Failed { self.lag_known_at.elapsed().as_secs_f64() } else { 0.0 }
+    }
+
+    /// Records a failure.
+    pub(super) fn note_failure(&mut self) {
+        (self.last_step, self.last_step_at) = (LastStep::Failed, Instant::now());
+    }
+
+    fn note_success(&mut self, step: &Step) {
+        let now = Instant::now();
+        self.last_step = match step.removed {
+            _ if step.has_more() => LastStep::HasMore,
+            RemovedEvents { is_ours: true, visited: 0, .. } => LastStep::FoundNothing,
+            _ => LastStep::CaughtUp,
+        };
+        (self.last_step_at, self.lag_known_at, self.lag_seconds) = (now, now, step.lag_seconds());
     }
 
     /// Removes the next events. An event with too many pushes for one step is removed over several.
     pub(super) async fn step(&mut self, engine: &Engine, scope: &Scope) -> Result<Step, Error> {
-        let step = RemovalStep {
-            retention_seconds: self.retention_seconds,
-            created_seconds: self.created_seconds,
-            after: self.after,
-            max_rows: self.rows.0,
-            key_seconds: engine.key_seconds(),
-        };
+        let step = self.try_step(engine, scope).await;
+        match &step {
+            Ok(step) => self.note_success(step),
+            Err(_) => self.note_failure(),
+        }
+        step
+    }
+
+    async fn try_step(&mut self, engine: &Engine, scope: &Scope) -> Result<Step, Error> {
         let mut conn = engine.database().connection().await?;
         let began = Instant::now();
-        let mut removed = remove_events(&mut conn, scope, &step).await?;
-        let took = began.elapsed();
-        self.rows.adapt(removed.events + removed.pushes, took);
+        let mut removed = self.remove_events(&mut conn, scope, engine.key_seconds()).await?;
         self.after = removed.last_id.unwrap_or(self.after);
         if let Some(event_id) = removed.large_event_id {
-            let part_began = Instant::now();
-            let pushes = remove_pushes(&mut conn, scope, self.retention_seconds, event_id, step.max_rows).await?;
-            self.rows.adapt(pushes, part_began.elapsed());
+            let pushes = self.remove_pushes(&mut conn, scope, event_id).await?;
             removed.pushes += pushes;
             if pushes == 0 {
                 self.after = event_id.0;
             }
         }
         Ok(Step { removed, took: began.elapsed() })
+    }
+
+    async fn remove_events(
+        &mut self,
+        conn: &mut AsyncPgConnection,
+        scope: &Scope,
+        key_seconds: f64,
+    ) -> Result<RemovedEvents, Error> {
+        loop {
+            let step = RemovalStep {
+                retention_seconds: self.retention_seconds,
+                created_seconds: self.created_seconds,
+                after: self.after,
+                max_rows: self.rows.0,
+                key_seconds,
+            };
+            let began = Instant::now();
+            begin(conn, self.rows.time_limit()).await?;
+            let result = remove_events(conn, scope, &step).await;
+            if let Some(removed) = finish(conn, result, &mut self.rows).await? {
+                self.rows.adapt(removed.events + removed.pushes, began.elapsed());
+                return Ok(removed);
+            }
+        }
+    }
+
+    async fn remove_pushes(
+        &mut self,
+        conn: &mut AsyncPgConnection,
+        scope: &Scope,
+        event_id: EventId,
+    ) -> Result<i64, Error> {
+        loop {
+            let began = Instant::now();
+            begin(conn, self.rows.time_limit()).await?;
+            let result = remove_pushes(conn, scope, self.retention_seconds, event_id, self.rows.0).await;
+            if let Some(pushes) = finish(conn, result, &mut self.rows).await? {
+                self.rows.adapt(pushes, began.elapsed());
+                return Ok(pushes);
+            }
+        }
+    }
+}
+
+/// Ends the transaction of a step. Returns `None` if the step was cancelled because it took too long: it is to be done
+/// again with fewer rows.
+async fn finish<T>(
+    conn: &mut AsyncPgConnection,
+    result: QueryResult<T>,
+    rows: &mut StepRows,
+) -> Result<Option<T>, Error> {
+    match result.map_err(Error::from) {
+        Ok(done) => {
+            commit(conn).await?;
+            Ok(Some(done))
+        }
+        Err(error) => {
+            // An error of the rollback is ignored: the first error is the cause.
+            let _ = roll_back(conn).await;
+            if !(rows.is_limited() && error.is_outage(OutageKind::TooSlow)) {
+                return Err(error);
+            }
+            rows.halve();
+            Ok(None)
+        }
     }
 }
 
@@ -137,13 +254,18 @@ impl Search {
     }
 
     /// Returns whether the search is to go on now.
-    pub(super) fn is_due(&self) -> bool {
-        self.walk.is_due()
+    pub(super) fn is_due(&self, rest: Rest) -> bool {
+        self.walk.is_due(rest)
     }
 
-    /// Lets the search rest after a step that has found nothing.
-    pub(super) fn rest_after(&mut self, step: &Step, rest: Duration) {
-        self.walk.rest_after(step, rest);
+    /// Returns the time for which the search has failed. How late the events are that it has not reached is not known.
+    pub(super) fn lag_seconds(&self) -> f64 {
+        self.walk.failing_seconds()
+    }
+
+    /// Records a failure.
+    pub(super) fn note_failure(&mut self) {
+        self.walk.note_failure();
     }
 
     /// Removes the next events. After the last step of a pass, which has no more, the next pass begins.
@@ -166,5 +288,56 @@ impl Search {
             self.began_at_lowest = Instant::now();
             self.walk.after = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(visited: i64, has_more: bool) -> Step {
+        let removed = RemovedEvents {
+            is_ours: true,
+            visited,
+            events: visited,
+            pushes: 0,
+            tags: 0,
+            last_id: None,
+            large_event_id: None,
+            has_more,
+            lag_seconds: Some(30.0),
+        };
+        Step { removed, took: Duration::ZERO }
+    }
+
+    #[test]
+    fn the_lag_grows_while_steps_fail() {
+        let mut walk = Walk::front(Duration::from_secs(60));
+        walk.note_success(&step(10, true));
+        assert_eq!(walk.lag_seconds(), 30.0);
+        walk.lag_known_at -= Duration::from_secs(100);
+        assert_eq!(walk.lag_seconds(), 30.0, "it has more, and goes on");
+        walk.note_failure();
+        assert!(walk.lag_seconds() >= 130.0);
+        walk.note_success(&step(10, false));
+        assert_eq!(walk.lag_seconds(), 0.0);
+    }
+
+    #[test]
+    fn a_walk_rests_by_what_its_last_step_has_found() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let rest = Rest { short: second, long: minute };
+        let mut walk = Walk::front(minute);
+        let mut rests_for = |note: &dyn Fn(&mut Walk), time: Duration| {
+            note(&mut walk);
+            assert_eq!(walk.is_due(rest), time.is_zero());
+            walk.last_step_at -= time;
+            assert!(walk.is_due(rest));
+        };
+        rests_for(&|_| (), Duration::ZERO);
+        rests_for(&|walk| walk.note_success(&step(10, true)), Duration::ZERO);
+        rests_for(&|walk| walk.note_success(&step(10, false)), second);
+        rests_for(&|walk| walk.note_success(&step(0, false)), minute);
+        rests_for(&Walk::note_failure, second);
     }
 }

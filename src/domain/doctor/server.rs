@@ -166,7 +166,8 @@ pub(crate) fn check_retention(lags: &[(&'static str, f64)]) -> Check {
             NAME,
             *lag >= LONG_RETENTION_LAG,
             format!("the removal of old rows of {table} is {} behind", duration(*lag)),
-            "Look in the log for the services retention and maintenance, and for --archive-dir being full or gone.",
+            "Look in the log for the services removal of events, search for old events, retention, and maintenance, and for \
+             --archive-dir being full or gone.",
         ),
         _ => Check::ok(NAME, "old rows are removed in time"),
     };

@@ -21,7 +21,7 @@ pub const REMOVE_PUSHES: Statement = statement!("remove_pushes");
 pub struct RemovalStep {
     /// Events and pushes that finished longer ago are removed.
     pub retention_seconds: f64,
-    /// The step stops at the first event that was created more recently.
+    /// The step stops at the first event that was created more recently, but not in the future.
     pub created_seconds: f64,
     /// The step visits the events with higher ids.
     pub after: i64,

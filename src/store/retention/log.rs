@@ -13,6 +13,32 @@ use diesel::{QueryResult, sql_query};
 use crate::store::connection::blocking::BlockingConnection;
 use crate::store::statement::statement;
 
+/// The lock of whoever drops weeks.
+const DROP_LOCK: &str = "hashtextextended('waybill.drop_log_partitions', 0)";
+
+/// Locks the dropping of weeks, until the transaction of this connection ends. Returns `false` if another server has the
+/// lock.
+///
+/// Archiving may take hours, and a snapshot that old would keep dead rows of all tables from being removed. A statement as
+/// plain text ends the snapshot of the last one.
+pub(crate) fn lock_dropping(conn: &mut BlockingConnection) -> QueryResult<bool> {
+    #[derive(QueryableByName)]
+    struct Locked {
+        #[diesel(sql_type = Bool)]
+        is_ours: bool,
+    }
+    conn.batch_execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")?;
+    let locked: Locked =
+        sql_query(format!("SELECT pg_try_advisory_xact_lock({DROP_LOCK}) AS is_ours")).get_result(conn)?;
+    conn.batch_execute("SELECT")?;
+    Ok(locked.is_ours)
+}
+
+/// Ends the transaction that holds the lock.
+pub(crate) fn unlock_dropping(conn: &mut BlockingConnection) -> QueryResult<()> {
+    conn.batch_execute("COMMIT")
+}
+
 /// The time to wait for the lock of the event log. Everybody else queues up behind the one who waits.
 const LOCK_TIMEOUT: &str = "50ms";
 
@@ -76,36 +102,38 @@ pub(crate) fn drop_log_partition(conn: &mut BlockingConnection, name: &str) -> Q
     conn.batch_execute(&format!("DROP TABLE IF EXISTS waybill.{name}"))
 }
 
-/// The number of entries of a detached partition, and of its blocks.
-#[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct LogPartitionSize {
-    #[diesel(sql_type = BigInt)]
-    pub lines: i64,
-    #[diesel(sql_type = BigInt)]
-    pub blocks: i64,
-}
-
-pub(crate) fn measure_log_partition(conn: &mut BlockingConnection, name: &str) -> QueryResult<LogPartitionSize> {
-    sql_query(format!(
-        "SELECT count(*) AS lines, \
-                pg_relation_size('waybill.{name}') / current_setting('block_size')::bigint AS blocks \
-         FROM waybill.{name}"
-    ))
-    .get_result(conn)
-}
-
-/// Reads the entries in the blocks from `begin` to `end`, exclusive, as one JSON object per line. Reading in pieces
-/// holds no snapshot for longer than a moment, which would keep dead rows of all tables from being removed.
-pub(crate) fn read_log_lines(conn: &mut BlockingConnection, name: &str, begin: i64, end: i64) -> QueryResult<String> {
+/// Returns the number of blocks of a detached partition.
+pub(crate) fn count_log_blocks(conn: &mut BlockingConnection, name: &str) -> QueryResult<i64> {
     #[derive(QueryableByName)]
-    struct Lines {
-        #[diesel(sql_type = Text)]
-        text: String,
+    struct Size {
+        #[diesel(sql_type = BigInt)]
+        blocks: i64,
     }
-    let lines: Lines = sql_query(format!(
-        "SELECT coalesce(string_agg(row_to_json(l) || E'\\n', '' ORDER BY id), '') AS text \
-         FROM waybill.{name} l WHERE ctid >= '({begin},0)' AND ctid < '({end},0)'"
+    let size: Size = sql_query(format!(
+        "SELECT pg_relation_size('waybill.{name}') / current_setting('block_size')::bigint AS blocks"
     ))
     .get_result(conn)?;
-    Ok(lines.text)
+    Ok(size.blocks)
+}
+
+/// A piece of a partition.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct LogLines {
+    /// One JSON object per line.
+    #[diesel(sql_type = Text)]
+    pub text: String,
+    /// The number of entries.
+    #[diesel(sql_type = BigInt)]
+    pub count: i64,
+}
+
+/// Reads the entries in the blocks from `begin` to `end`, exclusive. Reading in pieces holds no snapshot for longer than
+/// a moment, which would keep dead rows of all tables from being removed, and a week of any size stays within the limit
+/// of a statement.
+pub(crate) fn read_log_lines(conn: &mut BlockingConnection, name: &str, begin: i64, end: i64) -> QueryResult<LogLines> {
+    sql_query(format!(
+        "SELECT coalesce(string_agg(row_to_json(l) || E'\\n', '' ORDER BY id), '') AS text, count(*) AS count \
+         FROM waybill.{name} l WHERE ctid >= '({begin},0)' AND ctid < '({end},0)'"
+    ))
+    .get_result(conn)
 }

@@ -2,7 +2,8 @@
 -- :created_seconds double precision, :max_rows bigint, :key_seconds double precision
 --
 -- Removes finished events, with their deliveries and tags. Visits up to :max_rows events behind :after_id, in
--- the order of their ids, and stops at the first one that was created less than :created_seconds ago. Of these it
+-- the order of their ids, and stops at the first one that was created less than :created_seconds ago. Events that were
+-- created in the future, by a clock that was set back since, do not stop it: others follow them. Of all these it
 -- removes the ones whose own delivery and whose pushes all finished more than :retention_seconds ago, unless a
 -- failed push still blocks its ordering key. An event and each of its pushes count as one row, and at most
 -- :max_rows rows are removed.
@@ -25,7 +26,9 @@ WITH turn AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(1463900483, :namespace_id) AS is_ours,
            set_config('synchronous_commit', 'off', true) AS setting,
            coalesce(:now, now()) - make_interval(secs => :retention_seconds) AS finished_before,
-           coalesce(:now, now()) - make_interval(secs => :created_seconds) AS visited_before
+           coalesce(:now, now()) - make_interval(secs => :created_seconds) AS visited_before,
+           -- Later than the snapshot, so that what was just published is not from the future.
+           coalesce(:now, clock_timestamp()) AS visited_now
 ),
 visited AS MATERIALIZED (
     SELECT id, created_at, tags, key_origin, idempotency_key, ctid AS event_ctid
@@ -37,7 +40,9 @@ visited AS MATERIALIZED (
 old AS MATERIALIZED (
     SELECT id, created_at, tags, key_origin, idempotency_key, event_ctid
     FROM visited
-    WHERE id < coalesce((SELECT min(id) FROM visited WHERE created_at >= (SELECT visited_before FROM turn)),
+    WHERE id < coalesce((SELECT min(id) FROM visited
+                         WHERE created_at >= (SELECT visited_before FROM turn)
+                           AND created_at <= (SELECT visited_now FROM turn)),
                         9223372036854775807)
 ),
 finished AS MATERIALIZED (
@@ -145,5 +150,7 @@ SELECT turn.is_ours,
        -- Whether there are further events that are old enough.
        (SELECT count(*) FROM old) = :max_rows OR EXISTS (SELECT 1 FROM next) AS has_more,
        -- By how much the last visited event was created before the bound.
-       greatest(extract(epoch FROM turn.finished_before - (SELECT max(created_at) FROM old)), 0)::float8 AS lag_seconds
+       greatest(extract(epoch FROM turn.finished_before
+                                   - (SELECT max(created_at) FROM old WHERE created_at < turn.visited_before)),
+                0)::float8 AS lag_seconds
 FROM turn
