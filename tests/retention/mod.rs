@@ -1,5 +1,6 @@
 //! What has ended leaves after a time.
 
+mod bulk_replays;
 mod costs;
 mod crashes;
 mod event_log;
@@ -10,6 +11,7 @@ mod replays;
 mod rules;
 mod servers;
 mod settings;
+mod turns;
 
 use serde_json::json;
 

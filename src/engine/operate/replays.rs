@@ -117,7 +117,8 @@ pub(crate) async fn replay_many(
 }
 
 /// Locks and loads the pushes of dead letters, with their subscriptions. Pushes that were removed are made again. The
-/// dead letters are locked as well: one that is deleted meanwhile could not say how its push is to be sent.
+/// dead letters are locked as well, those of removed pushes first: one that is deleted meanwhile could not say how its
+/// push is to be sent.
 async fn load_pushes(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

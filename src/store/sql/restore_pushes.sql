@@ -7,27 +7,41 @@
 -- An event that was removed comes back with its id. Its own delivery is a roll-up, even if workers once handled the
 -- event: its state follows the pushes that are made again. Of an event that still exists, the failed pushes are counted
 -- again.
-WITH letters AS MATERIALIZED (
+--
+-- The dead letters are locked before they are used: one that was deleted meanwhile would leave a failed push without a
+-- dead letter. Those whose pushes exist are not locked here, because their deliveries come first. Whoever else locks one
+-- of a missing push deletes it or encrypts its headers again, and waits for nothing while doing so.
+WITH missing AS MATERIALIZED (
+    SELECT l.id
+    FROM unnest(:ids) AS wanted(id)
+    CROSS JOIN LATERAL (
+        SELECT id, delivery_id FROM waybill.dead_letters
+        WHERE namespace_id = :namespace_id AND id = wanted.id AND replayed_at IS NULL
+        OFFSET 0
+    ) l
+    LEFT JOIN LATERAL (
+        SELECT true AS is_there FROM waybill.deliveries
+        WHERE namespace_id = :namespace_id AND id = l.delivery_id OFFSET 0
+    ) push ON true
+    WHERE push.is_there IS NULL
+    ORDER BY l.id
+),
+letters AS MATERIALIZED (
     SELECT l.*, coalesce((l.event ->> 'priority')::smallint, 0) AS priority,
            coalesce((l.event ->> 'max_retries')::integer, 3) AS max_retries,
            CASE WHEN l.event ->> 'payload' IS NOT NULL THEN l.event -> 'payload' END AS payload
-    FROM unnest(:ids) AS wanted(id)
+    FROM missing
     CROSS JOIN LATERAL (
-        SELECT id, delivery_id, event_id, subscription_id, lease_id, ordering_key, detail, event, subscription, replayed_at
+        SELECT id, delivery_id, event_id, subscription_id, lease_id, ordering_key, detail, event, subscription
         FROM waybill.dead_letters
-        WHERE namespace_id = :namespace_id AND id = wanted.id
-        OFFSET 0
+        WHERE namespace_id = :namespace_id AND id = missing.id AND replayed_at IS NULL
+        FOR UPDATE
     ) l
     CROSS JOIN LATERAL (
         SELECT FROM waybill.subscriptions
         WHERE namespace_id = :namespace_id AND id = l.subscription_id AND deleted_at IS NULL
         FOR SHARE
     ) s
-    LEFT JOIN LATERAL (
-        SELECT true AS is_there FROM waybill.deliveries
-        WHERE namespace_id = :namespace_id AND id = l.delivery_id OFFSET 0
-    ) push ON true
-    WHERE l.replayed_at IS NULL AND push.is_there IS NULL
 ),
 wanted_events AS MATERIALIZED (
     SELECT DISTINCT ON (event_id) event_id, event, priority, max_retries, payload,
