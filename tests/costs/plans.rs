@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use waybill::store::statement::{numbered, parameter_types};
 
 use super::{Claimed, Lab, array, claim, claim_of_groups, complete, fan_out, hand_over, keyed, new_keys, publish};
 use crate::support::database;
@@ -142,4 +143,52 @@ async fn hot_statements_look_rows_up_and_never_scan() {
         }
     }
     assert!(conditions.len() >= 6, "{conditions:?}");
+}
+
+/// The statements of all rules of retention, by the names of their files.
+const RETENTION_RULES: [&str; 13] = [
+    "delete_old_claim_requests",
+    "delete_old_idempotency_keys",
+    "delete_old_workers",
+    "delete_old_dead_letters",
+    "delete_old_operations",
+    "delete_old_audit_entries",
+    "delete_old_refused_settlements",
+    "delete_old_endpoints",
+    "delete_old_api_keys",
+    "delete_old_key_secrets",
+    "delete_old_stats_minutes",
+    "delete_old_stats_hours",
+    "delete_old_subscriptions",
+];
+
+/// Returns the plan of a rule, for 500 rows that are a day old.
+async fn plan_of_rule(lab: &mut Lab, rule: &str) -> Vec<String> {
+    let path = format!("{}/src/store/sql/{rule}.sql", env!("CARGO_MANIFEST_DIR"));
+    let source = std::fs::read_to_string(path).expect("a file that is text");
+    lab.execute(&format!("PREPARE {rule} ({}) AS {}", parameter_types(&source), numbered(&source))).await;
+    let mut found = Vec::new();
+    accesses(&lab.plan(&format!("EXECUTE {rule} (NULL, 86400, 500)")).await, &mut found);
+    found
+}
+
+/// A rule finds old rows by an index of their age, and what refers to them by an index of that reference.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_retention_never_scan_a_table_or_the_deliveries_of_a_namespace() {
+    let url = database::migrated().await;
+    let mut lab = Lab::open(&url).await;
+    for rule in RETENTION_RULES {
+        let plan = plan_of_rule(&mut lab, rule).await;
+        println!("{rule}:\n  {}", plan.join("\n  "));
+        for access in plan.iter().filter(|access| access.contains("Scan on")) {
+            assert!(!access.starts_with("Seq Scan") && !access.starts_with("Bitmap"), "{rule}: {access}");
+            // Subscriptions are few, and have no index of their end.
+            let is_few = access.contains("Scan on subscriptions ");
+            assert!(is_few || !access.ends_with(": -"), "{rule}: {access}");
+            if access.contains("Scan on deliveries ") {
+                let is_lookup = access.contains("by deliveries_pkey: ") && access.contains("(id = ");
+                assert!(is_lookup || access.contains("by deliveries_of_subscription: "), "{rule}: {access}");
+            }
+        }
+    }
 }

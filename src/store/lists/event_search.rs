@@ -18,6 +18,7 @@ use diesel::sql_types::{BigInt, Nullable};
 use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::EventId;
+use crate::domain::limits;
 use crate::store::lists::event_conditions::{Tables, event_conditions};
 use crate::store::lists::event_sources::Source;
 use crate::store::lists::events::{EventFilter, listed_columns};
@@ -33,6 +34,10 @@ pub(super) struct EventSearch<'a> {
     pub filter: &'a EventFilter,
     pub source: Source,
 }
+
+/// The number of matches up to which a total is counted if each costs a look-up. A thousand of them would cost 20 times as
+/// much as the page.
+const LOOKED_UP_COUNT: i64 = 100;
 
 /// How selective a source is. Greater is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +72,27 @@ impl QueryableByName<Pg> for ReadRow {
 }
 
 impl EventSearch<'_> {
+    /// Returns whether ids that do not match cost little: the source itself tells most of them, or they are those of the
+    /// last seconds.
+    pub(super) fn is_cheap(&self) -> bool {
+        let remaining = self.source.remaining(self.filter);
+        match self.source {
+            Source::All => remaining == EventFilter::default(),
+            Source::Completed => EventFilter { status: None, ..remaining } == EventFilter::default(),
+            Source::Held => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the number of matches up to which a total is counted. The log outlives events, and the list of leases has
+    /// what was settled, so the row of each id must be looked up.
+    pub(super) fn count_cap(&self) -> i64 {
+        match self.source {
+            Source::Held | Source::Completed => LOOKED_UP_COUNT,
+            _ => limits::LIST_COUNT,
+        }
+    }
+
     /// Returns how selective the source is in a span, judged by its first `limit` ids. A source that has fewer
     /// is better the fewer of them hold. One that has more is better the farther its ids lie apart.
     pub(super) async fn selectivity(

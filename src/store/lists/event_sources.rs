@@ -27,7 +27,7 @@ pub(super) enum Source {
     Pending,
     EventType(String),
     Tags(Vec<String>),
-    /// The log has the completions of pull events, `listed_status` those of other events.
+    /// The log has the completions of pull events, also of removed ones; `listed_status` has those of other events.
     Completed,
     /// All events, of the time that the filter has.
     All,
@@ -189,19 +189,35 @@ fn waiting<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQue
     span.limit(query, "id").sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))
 }
 
-/// Appends the completed events of the log. Log lines outlive events, so the ids begin at the first event
-/// that still exists and end at the last one: however many were removed, they cost two look-ups.
+/// The number of ids of events that are read for each id of the log, and for all of a step. They must fit into the
+/// memory of a hash table.
+const EVENTS_PER_COMPLETION: i64 = 8;
+const EVENTS_PER_STEP: i64 = 16_384;
+
+/// Appends the completed events of the log. Log lines outlive events, and what is left of the events may lie anywhere
+/// among those that were removed. So the ids begin at the first event that still exists and end at the last one, and
+/// those in between are compared with the ids of events, which are read as a range: `holds` is false if there is no such
+/// event. Events beyond the range, if there are too many, are left to the look-up.
 fn completions<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery<'q> {
     let (namespace, direction) = (span.namespace, span.direction());
     let mut query = query.sql(&format!(
-        "(SELECT event_id AS id, true AS holds FROM waybill.event_log \
+        "(WITH logged AS MATERIALIZED (SELECT event_id AS id FROM waybill.event_log \
          WHERE namespace_id = {namespace} AND delivery_id IS NULL AND action = 'COMPLETED'"
     ));
     for (bound, order) in [(">=", "ASC"), ("<=", "DESC")] {
         let event = format!(" AND event_id {bound} (SELECT id FROM waybill.events WHERE namespace_id = {namespace}");
         query = span.limit(query.sql(&event), "id").sql(&format!(" ORDER BY id {order} LIMIT 1)"));
     }
-    span.limit(query, "event_id").sql(&format!(" ORDER BY event_id {direction} LIMIT {limit})"))
+    let query = span.limit(query, "event_id");
+    let (most, last) = ((limit * EVENTS_PER_COMPLETION).min(EVENTS_PER_STEP), span.last());
+    let (beyond, nothing) = if span.descending { ("<", 0) } else { (">", i64::MAX) };
+    query.sql(&format!(
+        " ORDER BY event_id {direction} LIMIT {limit}), existing AS MATERIALIZED (SELECT id FROM waybill.events \
+         WHERE namespace_id = {namespace} AND id >= (SELECT min(id) FROM logged) AND id <= (SELECT max(id) FROM logged) \
+         ORDER BY id {direction} LIMIT {most}) \
+         SELECT id, id IN (SELECT id FROM existing) OR id {beyond} \
+             (SELECT CASE WHEN count(*) < {most} THEN {nothing} ELSE {last}(id) END FROM existing) AS holds FROM logged)"
+    ))
 }
 
 /// Appends the ids of the list of leases. The list has no order by id, so all leases of the namespace are read.

@@ -6,9 +6,10 @@
 //! page examines at most `scan` ids; if it ends there, `searched_to` says how far it got. Fields without
 //! an index (`text`, `labels`, and what is excluded) are only checked, and payloads last: see `payloads.rs`.
 //!
-//! `total` is counted along the same source, up to [`limits::LIST_COUNT`], and `total_is_exact` says
-//! whether it is complete. Payloads are not read in order to count: with conditions on them, `total` counts
-//! the events up to the end of the page. Behind a cursor, a search counts the events of its page.
+//! `total` is counted along the same source, up to [`limits::LIST_COUNT`], or up to 100 if the row of each
+//! must be looked up ([`EventSearch::count_cap`]), and `total_is_exact` says whether it is complete. Payloads
+//! are not read in order to count: with conditions on them, `total` counts the events up to the end of the
+//! page. Behind a cursor, a search counts the events of its page.
 
 use std::cmp::Reverse;
 
@@ -143,8 +144,9 @@ async fn count_on(conn: &mut AsyncPgConnection, mut walk: Walk<'_>, counted: i64
     if walk.budget <= 0 {
         return Ok((counted, walk.has_ended));
     }
-    walk.budget += limits::LIST_COUNT;
-    let total = counted + walk.count(conn, (limits::LIST_COUNT - counted).max(0)).await?;
+    let most = walk.search.count_cap();
+    walk.budget += most;
+    let total = counted + walk.count(conn, (most - counted).max(0)).await?;
     Ok((total, walk.has_ended))
 }
 
@@ -164,9 +166,11 @@ impl<'a> Walk<'a> {
     /// How many rows can be read one after the other for what it costs to look up one.
     const CHEAP: i64 = 20;
 
+    /// The number of ids up to which steps grow.
+    const LONGEST_STEP: i64 = 10_000;
+
     fn new(search: &'a EventSearch<'a>, span: Span, scan: i64) -> Self {
-        let is_cheap = search.source == Source::All && search.source.remaining(search.filter) == EventFilter::default();
-        let budget = if is_cheap { scan * Self::CHEAP } else { scan };
+        let budget = if search.is_cheap() { scan * Self::CHEAP } else { scan };
         Walk { search, span, budget, payloads: PayloadSearch::of(search.filter), has_ended: false }
     }
 
@@ -188,7 +192,7 @@ impl<'a> Walk<'a> {
         while self.can_go_on(limit - events.len() as i64) {
             let (ids, wanted) = (step.min(self.budget), limit - events.len() as i64);
             events.extend(self.read_step(conn, ids, wanted).await?);
-            step *= 4;
+            step = (step * 4).min(Self::LONGEST_STEP.max(step));
         }
         Ok(events)
     }
@@ -226,7 +230,7 @@ impl<'a> Walk<'a> {
             let found = self.search.count(conn, &self.span, ids, wanted).await?;
             self.advance(found.examined, ids, found.last_match.filter(|_| found.matched == wanted));
             counted += found.matched;
-            step *= 4;
+            step = (step * 4).min(Self::LONGEST_STEP.max(step));
         }
         Ok(counted)
     }

@@ -9,7 +9,9 @@ WITH old AS MATERIALIZED (
     WHERE s.deleted_at < coalesce(:now, now()) - make_interval(secs => :seconds) AND s.drained_at IS NOT NULL
       AND NOT EXISTS (
           SELECT 1 FROM waybill.deliveries d
-          WHERE d.namespace_id = s.namespace_id AND d.subscription_id = s.id AND d.subscription_id IS NOT NULL)
+          WHERE d.namespace_id = s.namespace_id AND d.subscription_id = s.id
+            -- As in the definition of the index.
+            AND d.subscription_id > 0)
       AND NOT EXISTS (
           SELECT 1 FROM waybill.dead_letters l WHERE l.namespace_id = s.namespace_id AND l.subscription_id = s.id)
     ORDER BY s.namespace_id, s.id
