@@ -5,8 +5,9 @@
 //! ([`histogram`]), and what has a fixed set of labels has its series from the start ([`lanes`], [`http`]).
 //!
 //! Clients can create any number of subscriptions and tags, and each label value costs the scraper memory.
-//! Therefore only the first [`LABELLED_SUBSCRIPTIONS`] have their own label value; all others share
-//! the value `other`. Tags likewise: [`database::LABELLED_TAGS`].
+//! Therefore only [`LABELLED_SUBSCRIPTIONS`] have their own label value, and [`LABELLED_PER_NAMESPACE`] of one namespace;
+//! all others share the value `other`. The label value of a subscription that is deleted or paused is free for another.
+//! Tags likewise: [`database::LABELLED_TAGS`].
 
 pub(crate) mod database;
 pub(crate) mod histogram;
@@ -15,9 +16,9 @@ pub(crate) mod lanes;
 pub(crate) mod process;
 pub(crate) mod text_format;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -35,6 +36,9 @@ use process::Process;
 /// The number of subscriptions that have their own label value.
 pub(crate) const LABELLED_SUBSCRIPTIONS: usize = 200;
 
+/// The same for one namespace, so that it leaves room for others.
+pub(crate) const LABELLED_PER_NAMESPACE: usize = 100;
+
 /// The label value that all others share.
 const OTHER: &str = "other";
 
@@ -45,6 +49,16 @@ const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 pub(crate) struct SubscriptionLabel {
     /// The id of the subscription, or `other`.
     subscription: String,
+}
+
+impl SubscriptionLabel {
+    fn of(subscription_id: i64) -> Self {
+        SubscriptionLabel { subscription: subscription_id.to_string() }
+    }
+
+    fn other() -> Self {
+        SubscriptionLabel { subscription: OTHER.to_owned() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,12 +98,21 @@ pub(crate) type SubscriptionLabels = (i32, i64);
 
 type BySubscription = Family<SubscriptionLabel, Counter>;
 
+/// Subscriptions by id, with their namespaces.
+type Labelled = BTreeMap<i64, i32>;
+
+/// Returns whether another subscription of a namespace may have its own label value.
+fn has_room(labelled: &Labelled, namespace_id: i32) -> bool {
+    let of_namespace = labelled.values().filter(|namespace| **namespace == namespace_id).count();
+    labelled.len() < LABELLED_SUBSCRIPTIONS && of_namespace < LABELLED_PER_NAMESPACE
+}
+
 /// All metrics of this server. Each is described where it is registered.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     /// The subscriptions that have their own label value, with their namespaces.
-    labelled: Mutex<BTreeMap<i64, i32>>,
+    labelled: Mutex<Labelled>,
     pub events_received: Counter,
     pub events_repeated: Counter,
     /// Publishes that a limit of their namespace or key has refused.
@@ -272,25 +295,43 @@ impl Metrics {
         registry.register("retention_lag_seconds", "Time by which the oldest rows that are to be removed have exceeded their retention; 0 if none are left", self.retention_lag.clone());
     }
 
-    /// Creates the series of subscriptions, each at zero.
-    pub fn add_subscriptions(&self, namespace_id: i32, subscription_ids: impl IntoIterator<Item = i64>) {
+    /// Creates the series of the active subscriptions of a namespace, each at zero, and removes those of its former ones.
+    pub fn set_subscriptions(&self, namespace_id: i32, subscription_ids: &BTreeSet<i64>) {
+        let mut labelled = self.labelled();
+        labelled.retain(|id, namespace| {
+            let is_kept = *namespace != namespace_id || subscription_ids.contains(id);
+            if !is_kept {
+                self.remove_series(&SubscriptionLabel::of(*id));
+            }
+            is_kept
+        });
         for id in subscription_ids {
-            self.label((namespace_id, id));
+            self.label(&mut labelled, (namespace_id, *id));
         }
     }
 
-    /// Creates all series of a label. Functions such as `increase` ignore the first value of a series: if it appeared with
-    /// the first burst of failures, no alert would see that burst.
-    fn create_series(&self, label: &SubscriptionLabel) {
-        for family in [
+    fn by_subscription(&self) -> [&BySubscription; 6] {
+        [
             &self.deliveries_enqueued,
             &self.filters_over_budget,
             &self.pushes_sent,
             &self.pushes_succeeded,
             &self.pushes_retried,
             &self.pushes_dead_lettered,
-        ] {
+        ]
+    }
+
+    /// Creates all series of a label. Functions such as `increase` ignore the first value of a series: if it appeared with
+    /// the first burst of failures, no alert would see that burst.
+    fn create_series(&self, label: &SubscriptionLabel) {
+        for family in self.by_subscription() {
             drop(family.get_or_create(label));
+        }
+    }
+
+    fn remove_series(&self, label: &SubscriptionLabel) {
+        for family in self.by_subscription() {
+            family.remove(label);
         }
     }
 
@@ -302,12 +343,23 @@ impl Metrics {
             PushCount::Retried => &self.pushes_retried,
             PushCount::DeadLettered => &self.pushes_dead_lettered,
         };
-        family.get_or_create(&self.label(subscription)).inc();
+        self.count_for(family, subscription, 1);
     }
 
     /// Counts `events` that a subscription did not match because its filter exceeded its budget.
     pub fn count_over_budget(&self, subscription: SubscriptionLabels, events: u64) {
-        self.filters_over_budget.get_or_create(&self.label(subscription)).inc_by(events);
+        self.count_for(&self.filters_over_budget, subscription, events);
+    }
+
+    fn count_for(&self, family: &BySubscription, subscription: SubscriptionLabels, count: u64) {
+        let mut labelled = self.labelled();
+        let label = self.label(&mut labelled, subscription);
+        // Under the lock, because a series that is removed in between would come back and stay.
+        family.get_or_create(&label).inc_by(count);
+    }
+
+    fn labelled(&self) -> MutexGuard<'_, Labelled> {
+        self.labelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn count_settlement(&self, action: &'static str) {
@@ -343,20 +395,18 @@ impl Metrics {
     }
 
     /// Returns the label of a subscription, whose series exist then.
-    fn label(&self, (namespace_id, subscription_id): SubscriptionLabels) -> SubscriptionLabel {
-        let mut labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = labelled.len() < LABELLED_SUBSCRIPTIONS;
-        let is_new = has_room && labelled.insert(subscription_id, namespace_id).is_none();
-        let has_label = labelled.contains_key(&subscription_id);
-        let is_last = is_new && labelled.len() == LABELLED_SUBSCRIPTIONS;
-        drop(labelled);
-        let subscription = if has_label { subscription_id.to_string() } else { OTHER.to_owned() };
-        let label = SubscriptionLabel { subscription };
-        if is_new {
-            self.create_series(&label);
+    fn label(&self, labelled: &mut Labelled, (namespace_id, subscription_id): SubscriptionLabels) -> SubscriptionLabel {
+        let label = SubscriptionLabel::of(subscription_id);
+        if labelled.contains_key(&subscription_id) {
+            return label;
         }
-        if is_last {
-            self.create_series(&SubscriptionLabel { subscription: OTHER.to_owned() });
+        if !has_room(labelled, namespace_id) {
+            return SubscriptionLabel::other();
+        }
+        labelled.insert(subscription_id, namespace_id);
+        self.create_series(&label);
+        if !has_room(labelled, namespace_id) {
+            self.create_series(&SubscriptionLabel::other());
         }
         label
     }
@@ -373,7 +423,7 @@ impl Metrics {
     pub fn text_of(&self, namespace_id: i32) -> Result<String, std::fmt::Error> {
         let text = self.text()?;
         let name = self.database.name_of(namespace_id);
-        let labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let labelled = self.labelled();
         let has_subscription = |id: &str| id.parse().ok().and_then(|id: i64| labelled.get(&id)) == Some(&namespace_id);
         let is_own = |line: &str| match first_label(line) {
             Some(("subscription", id)) => has_subscription(id),
@@ -412,13 +462,37 @@ mod tests {
     fn subscriptions_beyond_the_limit_share_one_label() {
         let metrics = Metrics::new();
         for id in 0..LABELLED_SUBSCRIPTIONS as i64 + 50 {
-            metrics.count_push(PushCount::Sent, (1, id));
+            metrics.count_push(PushCount::Sent, (id as i32 % 4, id));
         }
-        metrics.count_push(PushCount::Sent, (1, 0));
+        metrics.count_push(PushCount::Sent, (0, 0));
         let text = metrics.text().unwrap();
         assert_eq!(text.matches("waybill_pushes_sent_total{").count(), LABELLED_SUBSCRIPTIONS + 1);
         assert!(text.contains("waybill_pushes_sent_total{subscription=\"other\"} 50\n"), "{text}");
         assert!(text.contains("waybill_pushes_sent_total{subscription=\"0\"} 2\n"));
+    }
+
+    #[test]
+    fn a_namespace_with_many_subscriptions_leaves_labels_for_others() {
+        let metrics = Metrics::new();
+        metrics.set_subscriptions(1, &(0..LABELLED_SUBSCRIPTIONS as i64 + 50).collect());
+        metrics.set_subscriptions(2, &[1_000].into());
+        let text = metrics.text().unwrap();
+        assert_eq!(text.matches("waybill_pushes_sent_total{").count(), LABELLED_PER_NAMESPACE + 2);
+        assert!(text.contains("waybill_pushes_sent_total{subscription=\"1000\"} 0\n"), "{text}");
+    }
+
+    #[test]
+    fn a_subscription_that_is_gone_leaves_its_label_to_another() {
+        let metrics = Metrics::new();
+        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64).collect());
+        metrics.count_push(PushCount::Sent, (1, 0));
+        metrics.set_subscriptions(2, &[500].into());
+        metrics.set_subscriptions(1, &(1..=LABELLED_PER_NAMESPACE as i64).collect());
+        let text = metrics.text().unwrap();
+        assert!(!text.contains("{subscription=\"0\"}"), "{text}");
+        for kept in [1, LABELLED_PER_NAMESPACE, 500] {
+            assert!(text.contains(&format!("waybill_pushes_sent_total{{subscription=\"{kept}\"}} 0\n")), "{text}");
+        }
     }
 
     #[test]
@@ -448,12 +522,12 @@ mod tests {
     #[test]
     fn subscriptions_have_their_series_before_anything_is_counted() {
         let metrics = Metrics::new();
-        metrics.add_subscriptions(1, 0..LABELLED_SUBSCRIPTIONS as i64 - 1);
+        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64 - 1).collect());
         assert!(!metrics.text().unwrap().contains("\"other\""));
-        metrics.add_subscriptions(1, 0..LABELLED_SUBSCRIPTIONS as i64 + 50);
+        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64 + 50).collect());
         let text = metrics.text().unwrap();
         for family in ["pushes_dead_lettered", "filters_over_budget"] {
-            assert_eq!(text.matches(&format!("waybill_{family}_total{{")).count(), LABELLED_SUBSCRIPTIONS + 1);
+            assert_eq!(text.matches(&format!("waybill_{family}_total{{")).count(), LABELLED_PER_NAMESPACE + 1);
             assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"17\"}} 0\n")), "{text}");
             assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"other\"}} 0\n")), "{text}");
         }

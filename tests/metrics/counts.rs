@@ -115,3 +115,17 @@ async fn a_new_server_has_the_series_of_a_subscription_at_zero() {
     }
     second.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_subscription_leaves_the_metrics() {
+    let app = start(&["--dispatch=false"]).await;
+    let subscribe = async || app.subscribe("http://127.0.0.1:9/", json!({"event_types": ["t"]})).await["id"].clone();
+    let (gone, kept) = (subscribe().await, subscribe().await);
+    let series = |id: &Value| format!("waybill_pushes_dead_lettered_total{{subscription=\"{id}\"}}");
+    let before = Scrape::of(&app).await;
+    assert_eq!((before.value(&series(&gone)), before.value(&series(&kept))), (0.0, 0.0));
+    app.delete(&format!("/subscriptions/{gone}")).await.expect(204);
+    let after = Scrape::of(&app).await;
+    assert!(!after.has(&series(&gone)), "{after:?}");
+    assert_eq!(after.value(&series(&kept)), 0.0);
+}

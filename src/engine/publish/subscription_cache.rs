@@ -269,7 +269,7 @@ impl Engine {
                 if let Some(catalog) = catalogs.remove(&namespace) {
                     let snapshot = SubscriptionSnapshot::of(namespace, catalog);
                     let ids: BTreeSet<i64> = snapshot.by_id.keys().map(|id| id.0).collect();
-                    self.metrics().add_subscriptions(namespace.0, ids);
+                    self.metrics().set_subscriptions(namespace.0, &ids);
                     latest.finish(load, snapshot);
                 }
             }
