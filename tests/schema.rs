@@ -1,7 +1,7 @@
 //! `src/store/tables/schema.rs` is written by hand: every table, key and column of it is compared with the
 //! migrated database, in both directions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel_async::RunQueryDsl;
 
@@ -93,4 +93,46 @@ async fn the_schema_in_the_code_is_the_schema_in_the_database() {
     };
     assert_eq!(only_in(&code, &database), [""; 0], "in schema.rs and not in the database");
     assert_eq!(only_in(&database, &code), [""; 0], "in the database and not in schema.rs");
+}
+
+/// The indexes that do not begin with the namespace although their table has one, each with the reason.
+const INDEXES_OF_ALL_NAMESPACES: [(&str, &str); 19] = [
+    ("deliveries_by_due_time", "the promoter wakes what is due, of all namespaces"),
+    ("deliveries_by_expiry", "the expirer cancels what has expired, of all namespaces"),
+    ("lease_watch_pkey", "the lease reaper takes the leases that end next, of all namespaces"),
+    ("operations_running", "the operation runner takes the steps that are due, of all namespaces"),
+    ("event_log_blocks", "a range of blocks has lines of all namespaces"),
+    ("claim_requests_by_age", "the removal of old rows"),
+    ("workers_by_last_seen", "the removal of old rows"),
+    ("endpoints_by_age", "the removal of old rows"),
+    ("dead_letters_by_age", "the removal of old rows"),
+    ("operations_by_age", "the removal of old rows"),
+    ("api_keys_by_age", "the removal of old rows"),
+    ("api_key_secrets_by_age", "the removal of old rows"),
+    ("audit_log_by_age", "the removal of old rows"),
+    ("idempotency_keys_by_end", "the removal of old rows"),
+    ("stats_minutes_by_age", "the removal of old rows"),
+    ("stats_hours_by_age", "the removal of old rows"),
+    ("refused_settlements_by_age", "the removal of old rows"),
+    ("api_key_secrets_pkey", "a key is looked up by its hash, which tells the namespace"),
+    ("sources_token_is_unique", "a source is looked up by its token, which tells the namespace"),
+];
+
+/// The rows of a tenant lie together, and no look-up by an id finds those of another tenant.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_index_begins_with_the_namespace() {
+    #[derive(diesel::QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        name: String,
+    }
+    let others = "SELECT x.relname::text AS name FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid \
+         JOIN pg_class t ON t.oid = i.indrelid \
+         JOIN pg_attribute n ON n.attrelid = t.oid AND n.attname = 'namespace_id' \
+         WHERE t.relnamespace = 'waybill'::regnamespace AND NOT t.relispartition AND i.indkey[0] <> n.attnum";
+    let url = database::migrated().await;
+    let rows: Vec<Row> = diesel::sql_query(others).load(&mut database::connection(&url).await).await.expect("rows");
+    let found: BTreeSet<String> = rows.into_iter().map(|row| row.name).collect();
+    let known = INDEXES_OF_ALL_NAMESPACES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, known, "indexes that do not begin with the namespace, and the known ones");
 }
