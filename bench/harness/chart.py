@@ -3,7 +3,7 @@
 import re
 from xml.sax.saxutils import escape
 
-from .targets import Measured
+from .targets import Measured, middle_of
 
 WIDTH, LEFT, RIGHT = 860, 190, 120
 BAR, GAP, HEAD = 20, 8, 62
@@ -15,11 +15,11 @@ def groups(results):
     """A group of bars: title, note, unit, and for each bar its name, value and colour."""
     measured = Measured(results)
     publish = [("Waybill", measured.middle("waybill", "publish-16"), OURS)]
-    life = [("Waybill", measured.life("waybill", "publish-16"), OURS)]
+    life = [("Waybill", middle_of(measured.life("waybill", "publish-16")), OURS)]
     pickup = [("Waybill", measured.middle("waybill", "pickup", "p50_ms"), OURS)]
     for peer in measured.peers:
         publish.append((peer, measured.middle(peer, "publish-one"), THEIRS))
-        life.append((peer, measured.life(peer, "publish-one"), THEIRS))
+        life.append((peer, middle_of(measured.life(peer, "publish-one")), THEIRS))
         pickup.append((peer, measured.middle(peer, "pickup", "p50_ms"), THEIRS))
     return [
         ("Publish, one by one", "events per second, 16 callers; more is better", "{:,.0f} /s", ordered(publish, True)),

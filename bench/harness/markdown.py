@@ -197,6 +197,22 @@ def retention_part(retention):
             f"{retention['steal_percent']} % of the processor time.\n\n" + table(["figure", "measured", "target"], body))
 
 
+LIST_ROWS = [("events per second", "rate"), ("processor time of the server and of PostgreSQL per event", "microseconds")]
+
+
+def lists_part(lists):
+    """Lists what the indexes that serve only lists cost publishers."""
+    if not lists:
+        return ""
+    def ratios(figure):
+        return [one["with_lists"][figure] / one["without_lists"][figure] for one in lists["rounds"]]
+    body = [[name, f"{lists['summary'][figure]:.3f} ({min(ratios(figure)):.2f}–{max(ratios(figure)):.2f})",
+             "at least 0.95" if figure == "rate" else "–"] for name, figure in LIST_ROWS]
+    return (f"\n## The price of lists\n\nPublishing at 64 connections with the indexes that serve only lists, relative to "
+            f"publishing without them, in turn on two databases: medians of {len(lists['rounds'])} rounds, with the lowest and "
+            f"the highest. Measured on {lists['conditions']['date']}.\n\n" + table(["figure", "measured", "target"], body))
+
+
 def settings_part(settings):
     """Lists the settings of PostgreSQL that were tried."""
     if not settings:
@@ -229,7 +245,8 @@ def page(results, parts, peers):
     measured = targets.Measured(results)
     soak = parts["soak"]
     more = "".join((soak_part(soak), push_part(parts["push"]), waiting_part(parts["waiting"]),
-                    retention_part(parts["retention"]), profile_part(parts["profile"]), settings_part(parts["settings"])))
+                    retention_part(parts["retention"]), lists_part(parts["lists"]), profile_part(parts["profile"]),
+                    settings_part(parts["settings"])))
     return f"""# Comparison
 
 Written by `bench/report` from `bench/results.json`; do not edit. How it is measured: [README.md](README.md).
@@ -241,7 +258,7 @@ Written by `bench/report` from `bench/results.json`; do not edit. How it is meas
 {conditions(results)}
 ## Targets
 
-Medians of the rounds. Each ratio compares two figures of the same run.
+Medians of the rounds. A ratio is the median of the ratios of the rounds, each of two figures of the same round.
 
 {target_table(results, soak)}
 “Whole life” against a peer is N events divided by the time to publish N and the time to drain N, on both sides.

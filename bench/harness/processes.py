@@ -33,7 +33,7 @@ def run(command, timeout, **options):
         raise
     if child.returncode != 0:
         said = (err.strip() or out.strip()).splitlines()
-        raise Failed(f"{command[0]} ended with {child.returncode}: {' | '.join(said[-6:])}")
+        raise Failed(f"{os.path.basename(str(command[0]))} ended with {child.returncode}: {' | '.join(said[-6:])}")
     return out
 
 

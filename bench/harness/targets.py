@@ -15,10 +15,14 @@ class Measured:
         self.rounds = results.get("rounds", [])
         self.peers = sorted({name for one in self.rounds for name in one["peers"]})
 
+    def by_round(self, side, workload, key="events_per_second"):
+        """Returns the value of each round, `None` for a round without one."""
+        sides = (one["peers"].get(side, {}) if side in self.peers else one.get(side, {}) for one in self.rounds)
+        return [figures[workload].get(key) if workload in figures else None for figures in sides]
+
     def values(self, side, workload, key="events_per_second"):
         """Returns one value for each round that has one."""
-        sides = (one["peers"].get(side, {}) if side in self.peers else one.get(side, {}) for one in self.rounds)
-        return [figures[workload][key] for figures in sides if key in figures.get(workload, {})]
+        return [value for value in self.by_round(side, workload, key) if value is not None]
 
     def middle(self, side, workload, key="events_per_second"):
         """Returns the median, or `None`."""
@@ -26,19 +30,32 @@ class Measured:
         return median(values) if values else None
 
     def life(self, side, publish, drain="drain"):
-        """Returns the rate of publishing all and then draining all, from the medians of both."""
-        both = self.middle(side, publish), self.middle(side, drain)
-        return together(*both) if all(both) else None
+        """Returns the rate of publishing all and then draining all, of each round."""
+        both = zip(self.by_round(side, publish), self.by_round(side, drain))
+        return [together(*pair) if all(pair) else None for pair in both]
 
     def best_peer(self, figure, best=max):
-        """Returns the name and the figure of the peer with the best figure."""
+        """Returns the best figure of a peer, and the name of the peer."""
         found = [(figure(name), name) for name in self.peers if figure(name) is not None]
         return best(found) if found else (None, "none was measured")
 
+    def fastest_peer(self, rates):
+        """Returns the rates of each round of the peer with the highest median, and its name."""
+        _, name = self.best_peer(lambda peer: middle_of(rates(peer)))
+        return (rates(name), name) if name in self.peers else ([], name)
+
+
+def middle_of(values):
+    """Returns the median of the rounds that have a value, or `None`."""
+    found = [value for value in values if value is not None]
+    return median(found) if found else None
+
 
 def ratio_row(name, ours, theirs, against, least, aim):
-    """Returns a row for a ratio of two rates; higher is better."""
-    value = ours / theirs if ours and theirs else None
+    """Returns a row for the ratio of two rates, given by round; higher is better. The ratio is the median of those of
+    the rounds: a machine may change its speed between two of them."""
+    value = middle_of([one / other for one, other in zip(ours, theirs) if one and other])
+    ours, theirs = middle_of(ours), middle_of(theirs)
     return {"name": name, "ours": rate_text(ours), "theirs": f"{against}: {rate_text(theirs)}" if theirs else against,
             "value": f"{value:.2f} ×" if value else None, "least": f"{least} ×", "aim": f"{aim} ×",
             "reached": verdict(value, least, aim)}
@@ -71,7 +88,7 @@ CEILING = 27_000
 
 def ceiling_row(publishes):
     """Compares publishing with what the machine could do if nothing but HTTP and inserts cost anything."""
-    return ratio_row("publish, one event per request, 64 connections", publishes, CEILING,
+    return ratio_row("publish, one event per request, 64 connections", publishes, [CEILING] * len(publishes),
                      "the ceiling of two cores: HTTP and inserts alone", 0.6, 0.8)
 
 
@@ -79,27 +96,28 @@ def rows(results, soak):
     """Returns the whole table."""
     measured = Measured(results)
     ours = lambda workload, key="events_per_second": measured.middle("waybill", workload, key)
-    raw = lambda workload: measured.middle("pgbench", workload)
+    rates = lambda workload: measured.by_round("waybill", workload)
+    raw = lambda workload: measured.by_round("pgbench", workload)
     table = [
-        ceiling_row(ours("publish-64")),
-        ratio_row("publish, one event per request, 64 connections", ours("publish-64"), raw("insert-16"),
+        ceiling_row(rates("publish-64")),
+        ratio_row("publish, one event per request, 64 connections", rates("publish-64"), raw("insert-16"),
                   "pgbench, single inserts, 16 clients", 1.5, 2),
-        ratio_row("whole life, each step its own request, 64 connections", ours("life-64"), raw("life-16"),
+        ratio_row("whole life, each step its own request, 64 connections", rates("life-64"), raw("life-16"),
                   "pgbench, naive life, 16 clients", 3.5, 5),
-        ratio_row("whole life by batch endpoints, 100 per request", ours("batch-life-100"), raw("batch-life-2"),
+        ratio_row("whole life by batch endpoints, 100 per request", rates("batch-life-100"), raw("batch-life-2"),
                   "pgbench, 100 per statement, 2 clients", 0.7, 0.9),
     ]
-    fastest, name = measured.best_peer(lambda peer: measured.middle(peer, "publish-one"))
-    table.append(ratio_row("publish one by one, 16 callers", ours("publish-16"), fastest,
+    fastest, name = measured.fastest_peer(lambda peer: measured.by_round(peer, "publish-one"))
+    table.append(ratio_row("publish one by one, 16 callers", rates("publish-16"), fastest,
                            f"fastest peer ({name})", 5, 6))
-    fastest, name = measured.best_peer(lambda peer: measured.life(peer, "publish-one"))
+    fastest, name = measured.fastest_peer(lambda peer: measured.life(peer, "publish-one"))
     table.append(ratio_row("whole life: published one by one (16 callers), drained at the best setting",
                            measured.life("waybill", "publish-16"), fastest, f"fastest peer ({name})", 2, 4))
-    fastest, name = measured.best_peer(lambda peer: measured.life(peer, "publish-batch"))
+    fastest, name = measured.fastest_peer(lambda peer: measured.life(peer, "publish-batch"))
     table.append(ratio_row("whole life: published and drained 100 to 500 at a time",
                            measured.life("waybill", "batch-publish-100"), fastest, f"fastest peer ({name})", 1, 1.2))
     foreign = f"{results['options']['foreign']:,} foreign events"
-    table.append(ratio_row(f"drain rate behind {foreign}", ours("drain-foreign"), ours("drain"),
+    table.append(ratio_row(f"drain rate behind {foreign}", rates("drain-foreign"), rates("drain"),
                            "an empty queue", 0.9, 1.0))
     table += pickup_rows(measured, ours)
     alone, behind = ours("claim-one", "p50_ms"), ours("claim-one-foreign", "p50_ms")

@@ -259,9 +259,12 @@ impl Worker<'_> {
 
     async fn wait_for_pickup(&mut self) -> Result<(), String> {
         let path = format!("/events/subscribe?tags={}&worker_id={}&wait_seconds=30", self.tags, self.id);
+        let stop = self.stop.clone();
         while self.is_running() {
             self.plan.worker_waits.notify_one();
-            let response = self.connection.get(&path).await?;
+            // The publisher may have seen the end of the run first, and then publishes nothing more.
+            let waiting = stop.run_until_cancelled(self.connection.get(&path)).await.transpose()?;
+            let Some(response) = waiting else { break };
             expect(response.status, 200)?;
             let id = number_after(response.body, b"{\"id\":")?;
             let since = self.plan.published_at.lock().await.take();
