@@ -31,7 +31,7 @@ const MOST: i64 = 200;
 const MOST_OF_COMPLETED: i64 = 300;
 
 /// The same behind tens of thousands of completions of removed events: each would cost four to look up.
-const MOST_BEHIND_REMOVED: i64 = 2_000;
+const MOST_BEHIND_REMOVED: i64 = 4_000;
 
 /// The most that counting to the total may cost: up to 1,000 along the source, or up to 100 with a look-up for each.
 const MOST_TO_COUNT: i64 = 600;

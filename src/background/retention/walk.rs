@@ -230,13 +230,18 @@ async fn finish<T>(
         Err(error) => {
             // An error of the rollback is ignored: the first error is the cause.
             let _ = roll_back(conn).await;
-            if !(rows.is_limited() && error.is_outage(OutageKind::TooSlow)) {
-                return Err(error);
-            }
+            let was_limited = rows.is_limited();
+            // Whatever failed, the next step is smaller: the smallest one has no limit that it could fail by.
             rows.halve();
-            Ok(None)
+            if was_limited && was_cancelled(&error) { Ok(None) } else { Err(error) }
         }
     }
+}
+
+/// Returns whether a statement was cancelled because it took too long. If that was while it was prepared, the error is that
+/// of the next one in the aborted transaction.
+fn was_cancelled(error: &Error) -> bool {
+    error.is_outage(OutageKind::TooSlow) || matches!(error, Error::Internal(text) if text.starts_with("25P02"))
 }
 
 /// The search for events that the front has left.
