@@ -81,7 +81,6 @@ use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder, Rout
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
-use crate::domain::scope::Scope;
 use crate::engine::Engine;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
@@ -91,6 +90,7 @@ use dashboard::{assets, login};
 use doors::Door::{self, Admin, Metrics, Open, Operate, Publish, Read, Work};
 use problem::{Problem, respond_to_repeatable};
 use request_log::PathEndpoints;
+use scope::Reader;
 
 /// The time after which a read fails, even if the database hangs. Writes have their own timeouts, in
 /// the engine.
@@ -414,31 +414,30 @@ fn read_took_too_long() -> Error {
     Error::outage(OutageKind::TooSlow, "a read took too long")
 }
 
-/// Returns a handler that waits for its turn to read. A request without a key needs none, because it reads nothing of a
-/// namespace.
+/// Returns a handler that waits for its turn to read.
 ///
 /// Once it has its turn, the read goes on even if its client is gone, because its statement does. Otherwise clients that
 /// give up and ask again would have any number of statements at the database.
-///
-/// Pages name a namespace in their query, not in the header. They take a turn of the viewer's own namespace.
-fn in_turn<F, Args>(
-    handler: F,
-) -> impl Handler<(web::Data<Engine>, Option<Scope>, Args), Output = Result<HttpResponse, Error>>
+fn in_turn<F, Args>(handler: F) -> impl Handler<(web::Data<Engine>, Reader, Args), Output = Result<HttpResponse, Error>>
 where
     F: Handler<Args, Output = Result<HttpResponse, Error>>,
     Args: FromRequest + 'static,
 {
-    move |engine: web::Data<Engine>, scope: Option<Scope>, args: Args| {
+    move |engine: web::Data<Engine>, Reader(namespace): Reader, args: Args| {
         let handler = handler.clone();
         async move {
-            let turn = match scope {
-                Some(scope) => Some(engine.read_turns().turn(scope.namespace).await?),
+            let turn = match namespace {
+                Some(namespace) => Some(engine.read_turns().turn(namespace).await?),
                 None => None,
             };
             let read = async move {
                 let response = timeout(READ_TIMEOUT, handler.call(args)).await;
                 match (turn, &response) {
                     (Some(turn), Err(_)) => turn.outlast_statement().await,
+                    // A part of the read was given up, whose statement may still run. Its caller need not wait for that.
+                    (Some(turn), Ok(Err(error))) if error.is_outage(OutageKind::TooSlow) => {
+                        drop(rt::spawn(turn.outlast_statement()));
+                    }
                     (None, _) | (Some(_), Ok(Err(Error::Unavailable(_)))) => {}
                     (Some(turn), Ok(_)) => turn.note_answer(),
                 }

@@ -3,6 +3,7 @@
 //! A request is about the namespace of its key. An administrator may name another one with the header
 //! `Waybill-Namespace`. Without keys, every caller is an administrator of the namespace `default`.
 
+use std::convert::Infallible;
 use std::future::{Ready, ready};
 
 use actix_web::http::header::{HeaderMap, HeaderName};
@@ -14,6 +15,7 @@ use futures_util::future::{Either, LocalBoxFuture};
 use super::client_address::ClientAddress;
 use super::doors::Admitted;
 use crate::domain::api_key::{KeyScope, Principal};
+use crate::domain::ids::NamespaceId;
 use crate::domain::namespace::check_name;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
@@ -43,6 +45,27 @@ impl FromRequest for Scope {
 
 async fn scope_of_name(engine: Data<Engine>, name: String, scope: Scope) -> Result<Scope, Error> {
     Ok(Scope { namespace: engine.find_namespace(&name).await?, ..scope })
+}
+
+/// The namespace whose turn a read takes: the one that the request is about, or that of its caller if it names none that
+/// the caller may read. Pages name one in their query, and take a turn of their viewer's own namespace. `None` if the
+/// caller was not admitted: then the request reads nothing of a namespace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader(pub Option<NamespaceId>);
+
+impl FromRequest for Reader {
+    type Error = Infallible;
+    type Future = LocalBoxFuture<'static, Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut dev::Payload) -> Self::Future {
+        let own = request.extensions().get::<Admitted>().map(|admitted| admitted.principal().namespace);
+        let named = Scope::from_request(request, payload);
+        async move {
+            let Some(own) = own else { return Ok(Reader(None)) };
+            Ok(Reader(Some(named.await.map_or(own, |scope| scope.namespace))))
+        }
+        .boxed_local()
+    }
 }
 
 /// A namespace that a request names, and where to look it up.

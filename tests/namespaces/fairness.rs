@@ -165,3 +165,30 @@ async fn lists_whose_clients_are_gone_count_until_the_database_has_ended_them() 
     held.unlock().await;
     until("the turns are over", async || loud.get("/dead-letters").await.status == 200).await;
 }
+
+/// Which namespace a request names must not matter: pages ignore the header, and show the namespace of their viewer.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_pages_that_name_no_namespace_of_theirs_leave_connections_for_others() {
+    let flags = ["--db-connections=8", "--batches-at-once=2"].map(str::to_owned);
+    let app = App::start_with(Options { flags: flags.to_vec(), ..Options::default() }).await;
+    let held = HeldRow::with_uncommitted(&app, "LOCK TABLE waybill.dead_letters IN ACCESS EXCLUSIVE MODE").await;
+    let pages: Vec<_> = (0..16)
+        .map(|_| {
+            let request = app.client.get(format!("{}/ui/dead-letters", app.base));
+            let request = request.header("Waybill-Namespace", "no-such-namespace");
+            tokio::spawn(async move { Reply::of(request.send().await.expect("a response")).await.status })
+        })
+        .collect();
+    app.until_blocked_calls(2).await;
+    for _ in 0..10 {
+        app.publish_tagged("a").await;
+        let blocked = app.count(&format!("SELECT count(*) {BLOCKED_CALLS}")).await;
+        assert!(blocked <= 2, "{blocked} pages of one namespace use connections");
+    }
+    held.unlock().await;
+    for page in pages {
+        // On a slow machine, some have waited too long.
+        let status = within_patience(page).await.expect("no panic");
+        assert!([200, 429, 503].contains(&status), "{status}");
+    }
+}
