@@ -69,7 +69,7 @@ pub(crate) async fn list_audit_entries(
     };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "audit", Numbers::LogIds, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "audit", Numbers::LogIds, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let (rows, end) = audit_entries::list_audit_entries(&mut conn, &scope, &filter, page).await?;
     drop(conn);

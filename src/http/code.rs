@@ -79,7 +79,7 @@ codes! {
         "A field is missing, unknown or invalid; `errors` names each one.",
         "Correct the fields that `errors` lists. All mistakes are reported at once.";
     CursorMismatch: 400 "cursor_mismatch" "The cursor belongs to another list", false, None,
-        "The cursor in `after` or `Last-Event-ID` belongs to another list, to other filters or to another order, or to a \
+        "The cursor in `after` or `Last-Event-ID` belongs to another list, namespace, filter or order, or to a \
          state of the database that a restore has undone.",
         "Start again with the first page, and send the same filters and order with every page.";
     MaxRetriesExceeded: 400 "max_retries_exceeded" "Max retries exceeded", false, Recorded,

@@ -1,7 +1,7 @@
 //! Cursors of lists: `next` in a response, `after` in the request for the next page.
 //!
 //! A cursor is opaque to clients. It contains the position at which a page ended, a fingerprint of the
-//! list with its filters and its order, and the epoch of the database (see
+//! list with its namespace, filters and order, and the epoch of the database (see
 //! [`crate::domain::history`]). Under other filters, or after a restore, the same position would
 //! silently skip or repeat rows, so the cursor is refused. The checksum tells a damaged cursor from one
 //! of another list. It is no signature: a forged cursor shows nothing that the list does not show anyway.
@@ -15,6 +15,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::domain::history::{EPOCH_CHARS, Numbers, is_epoch};
+use crate::domain::ids::NamespaceId;
 use crate::domain::{limits, text};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -128,15 +129,16 @@ pub(crate) struct ListCursors<'a> {
 }
 
 impl<'a> ListCursors<'a> {
-    /// Returns the cursors of the list `name`. Filters are the same if their JSON is.
+    /// Returns the cursors of the list `name` of a namespace. Filters are the same if their JSON is.
     pub(crate) fn new(
         engine: &'a Engine,
+        namespace: NamespaceId,
         name: &str,
         numbers: Numbers,
         descending: bool,
         filter: &impl Serialize,
     ) -> Result<Self, Error> {
-        let list = serde_json::to_vec(&(name, descending, filter));
+        let list = serde_json::to_vec(&(namespace.0, name, descending, filter));
         let list = list.map_err(|error| Error::Internal(format!("a filter is not JSON: {error}")))?;
         Ok(ListCursors { engine, numbers, fingerprint: first_bytes(Sha256::new().chain_update(list)) })
     }
@@ -153,7 +155,7 @@ impl<'a> ListCursors<'a> {
     pub(crate) async fn position_of<P: Position>(&self, field: &'static str, cursor: Cursor) -> Result<P, Error> {
         let mismatch = |reason| Error::CursorMismatch { field, reason };
         if cursor.fingerprint != self.fingerprint {
-            return Err(mismatch("belongs to another list, to other filters or to another order"));
+            return Err(mismatch("belongs to another list, namespace, filter or order"));
         }
         let position = P::of_bytes(&cursor.position).ok_or_else(|| Error::invalid(field, NOT_A_CURSOR))?;
         match self.engine.holds_cursor(&cursor.epoch, self.numbers, position.number()).await? {

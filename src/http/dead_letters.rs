@@ -177,7 +177,7 @@ pub(crate) async fn list_dead_letters(
     let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "dead-letters", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "dead-letters", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let (rows, end) = dead_letters::list_dead_letters(&mut conn, &scope, &filter, page).await?;
     drop(conn);

@@ -180,7 +180,7 @@ pub(crate) async fn list_deliveries(
     let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "deliveries", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "deliveries", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let (rows, end) = list_pushes(&mut conn, &scope, &filter, page).await?;
     drop(conn);

@@ -108,7 +108,7 @@ pub(crate) async fn list_event_types(
     let mut query = read_query(&request)?;
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&engine, "event_types").await?;
+    let (page, cursors) = page.by_name(&engine, scope.namespace, "event_types").await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &scope, &page, COUNT_CAP).await?;
     drop(conn);

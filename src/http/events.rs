@@ -107,7 +107,7 @@ pub(crate) async fn list_events(
     query.finish()?;
     check_search(&engine, &scope, admitted.principal(), &filter, "").await?;
     let offset = offset.unwrap_or(0);
-    let (page, cursors) = page.by_id(&engine, "events", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "events", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let EventPage { events, end, searched_to, total, total_is_exact } =
         load_page(&mut conn, &scope, &filter, page, offset).await?;

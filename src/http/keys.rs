@@ -151,7 +151,7 @@ pub(crate) async fn list_keys(engine: Data<Engine>, scope: Scope, request: HttpR
     let mut query = read_query(&request)?;
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "keys", Numbers::Ids, &()).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "keys", Numbers::Ids, &()).await?;
     // The response includes uses that this server has not stored yet.
     engine.record_key_use().await?;
     let mut conn = engine.database().connection().await?;

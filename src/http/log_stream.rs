@@ -70,7 +70,7 @@ pub(crate) async fn stream_log_entries(
     let after = read_cursor(&mut query);
     let last_event_id = read_last_event_id(&request, &mut query);
     query.finish()?;
-    let cursors = ListCursors::new(&engine, LIST, Numbers::LogIds, false, &filter)?;
+    let cursors = ListCursors::new(&engine, scope.namespace, LIST, Numbers::LogIds, false, &filter)?;
     let template = cursors.template();
     // The header is newer: a browser that comes back sends it with the URL of its first request.
     let position = match last_event_id {

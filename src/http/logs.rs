@@ -50,7 +50,7 @@ pub(crate) async fn list_log_entries(
     let filter = read_filter(&mut query);
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, LIST, Numbers::LogIds, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, LIST, Numbers::LogIds, &filter).await?;
     let LogPage { entries, end, searched_to, tail } = engine.list_log_entries(&scope, &filter, page).await?;
     let logs = entries.iter().map(|entry| LogView::of(entry).for_reader(admitted.principal())).collect();
     let (next, tail) = (cursors.next(end).await?, cursors.next(tail).await?);

@@ -69,7 +69,7 @@ pub(crate) async fn list_namespaces(engine: Data<Engine>, request: HttpRequest) 
     let mut query = read_query(&request)?;
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&engine, "namespaces").await?;
+    let (page, cursors) = page.by_name(&engine, NamespaceId::DEFAULT, "namespaces").await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &page).await?;
     drop(conn);

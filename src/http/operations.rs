@@ -323,7 +323,7 @@ pub(crate) async fn list_operations(
     let filter = OperationListFilter { status, kind };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "operations", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "operations", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let rows = load_page(&mut conn, &scope, filter, page).await?;
     drop(conn);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::cursor::{Cursor, ListCursors, NOT_A_CURSOR};
 use crate::domain::history::Numbers;
+use crate::domain::ids::NamespaceId;
 use crate::domain::input::{Fields, InputError, MAX_FIELDS, QueryValue, shown};
 use crate::domain::limits;
 use crate::engine::Engine;
@@ -75,12 +76,13 @@ impl PageQuery {
     pub(crate) async fn by_id<'a>(
         self,
         engine: &'a Engine,
+        namespace: NamespaceId,
         list: &str,
         numbers: Numbers,
         filter: &impl Serialize,
     ) -> Result<(Page, ListCursors<'a>), Error> {
         let PageQuery { after, limit, descending } = self;
-        let cursors = ListCursors::new(engine, list, numbers, descending, filter)?;
+        let cursors = ListCursors::new(engine, namespace, list, numbers, descending, filter)?;
         let after = cursors.position(after).await?;
         Ok((Page { descending, after, limit, scan: engine.settings().list_scan_rows }, cursors))
     }
@@ -89,10 +91,11 @@ impl PageQuery {
     pub(crate) async fn by_name<'a>(
         self,
         engine: &'a Engine,
+        namespace: NamespaceId,
         list: &str,
     ) -> Result<(NamePage, ListCursors<'a>), Error> {
         let PageQuery { after, limit, descending } = self;
-        let cursors = ListCursors::new(engine, list, Numbers::Ids, descending, &())?;
+        let cursors = ListCursors::new(engine, namespace, list, Numbers::Ids, descending, &())?;
         let after = cursors.position(after).await?;
         Ok((NamePage { descending, after, limit }, cursors))
     }

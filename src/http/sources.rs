@@ -59,7 +59,7 @@ pub(crate) async fn list_sources(
     let filter = SourceFilter { is_active: query.boolean("is_active") };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "sources", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "sources", Numbers::Ids, &filter).await?;
     // The response includes refused webhooks that this server has not stored yet.
     engine.record_refused_webhooks().await?;
     let mut conn = engine.database().connection().await?;

@@ -76,7 +76,7 @@ pub(crate) async fn list_subscriptions(
     let filter = SubscriptionFilter { is_active: query.boolean("is_active") };
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&engine, "subscriptions", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&engine, scope.namespace, "subscriptions", Numbers::Ids, &filter).await?;
     let mut conn = engine.database().connection().await?;
     let rows = subscriptions::list_subscriptions(&mut conn, &scope, &filter, page).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();

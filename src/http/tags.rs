@@ -38,7 +38,7 @@ pub(crate) async fn list_tags(engine: Data<Engine>, scope: Scope, request: HttpR
     let mut query = read_query(&request)?;
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&engine, "tags").await?;
+    let (page, cursors) = page.by_name(&engine, scope.namespace, "tags").await?;
     // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;

@@ -52,7 +52,7 @@ pub(crate) async fn list_workers(
     let mut query = read_query(&request)?;
     let page = read_page(&mut query, DEFAULT_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&engine, "workers").await?;
+    let (page, cursors) = page.by_name(&engine, scope.namespace, "workers").await?;
     // The response includes sightings that this server has not stored yet.
     engine.record_sightings().await?;
     let mut conn = engine.database().connection().await?;

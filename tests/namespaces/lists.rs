@@ -71,3 +71,17 @@ async fn the_log_of_an_event_of_another_namespace_is_empty() {
         assert_eq!(logs["logs"].as_array().expect("logs").len(), 0, "{logs}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_of_one_namespace_is_refused_in_another() {
+    let app = app_that_sends_nothing().await.with_admin_key().await;
+    let (north, south) = (app.team("north").await, app.team("south").await);
+    add_rows(&north).await;
+    for (list, _) in own_lists() {
+        let list = format!("{list}?limit=1");
+        let cursor = north.next_of(&list).await;
+        let problem = south.get_after(&list, &cursor).await.problem(400, "cursor_mismatch");
+        assert_eq!(problem["errors"][0]["reason"], "belongs to another list, namespace, filter or order", "{list}");
+        north.get_after(&list, &cursor).await.expect(200);
+    }
+}

@@ -43,7 +43,8 @@ pub(crate) async fn audit_page(mut viewer: Viewer, request: HttpRequest) -> Resu
     page.descending = true;
     let content = match query.finish() {
         Ok(()) => {
-            let (page, cursors) = page.by_id(&viewer.engine, "audit", Numbers::LogIds, &filter).await?;
+            let (page, cursors) =
+                page.by_id(&viewer.engine, viewer.scope.namespace, "audit", Numbers::LogIds, &filter).await?;
             let mut conn = viewer.engine.database().connection().await?;
             let (rows, end) = list_audit_entries(&mut conn, &viewer.scope, &filter, page).await?;
             drop(conn);

@@ -45,7 +45,8 @@ pub(crate) async fn deliveries_page(mut viewer: Viewer, request: HttpRequest) ->
     page.descending = true;
     let content = match query.finish() {
         Ok(()) => {
-            let (page, cursors) = page.by_id(&viewer.engine, "deliveries", Numbers::Ids, &filter).await?;
+            let (page, cursors) =
+                page.by_id(&viewer.engine, viewer.scope.namespace, "deliveries", Numbers::Ids, &filter).await?;
             let mut conn = viewer.engine.database().connection().await?;
             let (rows, end) = list_pushes(&mut conn, &viewer.scope, &filter, page).await?;
             let events = rows.iter().map(|row| row.event_id).collect();

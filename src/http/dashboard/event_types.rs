@@ -22,7 +22,7 @@ pub(crate) async fn event_types_page(mut viewer: Viewer, request: HttpRequest) -
     let mut query = viewer.take_query();
     let page = read_page(&mut query, TYPES_PER_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&viewer.engine, "event_types").await?;
+    let (page, cursors) = page.by_name(&viewer.engine, viewer.scope.namespace, "event_types").await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, &page, COUNT_CAP).await?;
     drop(conn);

@@ -60,7 +60,8 @@ pub(crate) async fn events_page(mut viewer: Viewer, request: HttpRequest) -> Res
         Ok(filter) => {
             // The form keeps what was typed; links to further pages have the times.
             viewer.address = with_parameter(&viewer.address, "q", &line_with_times);
-            let (mut page, cursors) = page.by_id(&viewer.engine, "events", Numbers::Ids, &filter).await?;
+            let (mut page, cursors) =
+                page.by_id(&viewer.engine, viewer.scope.namespace, "events", Numbers::Ids, &filter).await?;
             page.scan = page.scan.min(SCAN_ROWS);
             let mut conn = viewer.engine.database().connection().await?;
             let found = load_page(&mut conn, &viewer.scope, &filter, page, 0).await?;

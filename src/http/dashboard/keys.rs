@@ -21,7 +21,7 @@ pub(crate) async fn keys_page(mut viewer: Viewer, request: HttpRequest) -> Resul
     let mut page = read_page(&mut query, KEYS_PER_PAGE);
     query.finish()?;
     page.descending = true;
-    let (page, cursors) = page.by_id(&viewer.engine, "keys", Numbers::Ids, &()).await?;
+    let (page, cursors) = page.by_id(&viewer.engine, viewer.scope.namespace, "keys", Numbers::Ids, &()).await?;
     viewer.engine.record_key_use().await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, page).await?;

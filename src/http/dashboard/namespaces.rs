@@ -7,6 +7,7 @@ use super::form_fields::{Field, Kind, buttons};
 use super::frame::{Section, respond};
 use super::parts::{pager, time};
 use super::viewer::Viewer;
+use crate::domain::ids::NamespaceId;
 use crate::domain::namespace::NamespaceSettings;
 use crate::error::Error;
 use crate::http::query::read_page;
@@ -20,7 +21,7 @@ pub(crate) async fn namespaces_page(mut viewer: Viewer, request: HttpRequest) ->
     let mut query = viewer.take_query();
     let page = read_page(&mut query, NAMESPACES_PER_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&viewer.engine, "namespaces").await?;
+    let (page, cursors) = page.by_name(&viewer.engine, NamespaceId::DEFAULT, "namespaces").await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &page).await?;
     drop(conn);

@@ -39,7 +39,8 @@ pub(crate) async fn operations_page(mut viewer: Viewer, request: HttpRequest) ->
     let mut page = read_page(&mut query, OPERATIONS_PER_PAGE);
     query.finish()?;
     page.descending = true;
-    let (page, cursors) = page.by_id(&viewer.engine, "operations", Numbers::Ids, &filter).await?;
+    let (page, cursors) =
+        page.by_id(&viewer.engine, viewer.scope.namespace, "operations", Numbers::Ids, &filter).await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, filter, page).await?;
     drop(conn);

@@ -22,7 +22,7 @@ pub(crate) async fn sources_page(mut viewer: Viewer, request: HttpRequest) -> Re
     let filter = SourceFilter { is_active: query.boolean("is_active") };
     let page = read_page(&mut query, SOURCES_PER_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_id(&viewer.engine, "sources", Numbers::Ids, &filter).await?;
+    let (page, cursors) = page.by_id(&viewer.engine, viewer.scope.namespace, "sources", Numbers::Ids, &filter).await?;
     viewer.engine.record_refused_webhooks().await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, &filter, page).await?;

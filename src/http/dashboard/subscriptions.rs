@@ -45,7 +45,8 @@ pub(crate) async fn subscriptions_page(mut viewer: Viewer, request: HttpRequest)
     query.finish()?;
     // The health of each is looked at.
     page.limit = page.limit.min(SUBSCRIPTIONS_PER_PAGE);
-    let (page, cursors) = page.by_id(&viewer.engine, "subscriptions", Numbers::Ids, &filter).await?;
+    let (page, cursors) =
+        page.by_id(&viewer.engine, viewer.scope.namespace, "subscriptions", Numbers::Ids, &filter).await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = list_subscriptions(&mut conn, &viewer.scope, &filter, page).await?;
     let urls: Vec<&str> = rows.iter().map(|row| row.url.as_str()).collect();

@@ -26,7 +26,7 @@ pub(crate) async fn tags_page(mut viewer: Viewer, request: HttpRequest) -> Resul
     let mut query = viewer.take_query();
     let page = read_page(&mut query, TAGS_PER_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&viewer.engine, "tags").await?;
+    let (page, cursors) = page.by_name(&viewer.engine, viewer.scope.namespace, "tags").await?;
     viewer.engine.record_sightings().await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, &page, COUNT_CAP).await?;

@@ -27,7 +27,7 @@ pub(crate) async fn workers_page(mut viewer: Viewer, request: HttpRequest) -> Re
     let mut query = viewer.take_query();
     let page = read_page(&mut query, WORKERS_PER_PAGE);
     query.finish()?;
-    let (page, cursors) = page.by_name(&viewer.engine, "workers").await?;
+    let (page, cursors) = page.by_name(&viewer.engine, viewer.scope.namespace, "workers").await?;
     viewer.engine.record_sightings().await?;
     let mut conn = viewer.engine.database().connection().await?;
     let rows = load_page(&mut conn, &viewer.scope, STALE_SECONDS, &page).await?;

@@ -8,7 +8,7 @@ use crate::support::pages::{LISTS, app_with_rows};
 /// Asserts that a list refuses a cursor as one of another list, other filters or another order.
 async fn refuses(app: &App, list: &str, cursor: &str) {
     let problem = app.get_after(list, cursor).await.problem(400, "cursor_mismatch");
-    let reason = "belongs to another list, to other filters or to another order";
+    let reason = "belongs to another list, namespace, filter or order";
     assert_eq!(problem["errors"], json!([{"field": "after", "reason": reason}]), "{list}");
 }
 
