@@ -26,6 +26,7 @@ mod logs;
 pub(crate) mod namespaces;
 mod notable;
 pub mod operate;
+mod own_task;
 pub(crate) mod publish;
 pub mod push;
 mod read_turns;
@@ -61,7 +62,8 @@ use crate::domain::retention::Retention;
 use crate::domain::scope::Scope;
 use crate::error::{Error, OutageKind};
 use crate::logging::REQUEST_ID;
-use crate::metrics::{Metrics, PushCount};
+use crate::metrics::Metrics;
+use crate::metrics::subscriptions::SubscriptionCount;
 use crate::store::connection::database::Database;
 use crate::store::tables::endpoints::BreakerRule;
 use crate::store::tables::ready::QueueKey;
@@ -441,7 +443,7 @@ impl Engine {
         }
         self.due_times().wait_for(&applied.earliest_times);
         for SubscriptionKey { namespace, id } in &applied.dead_lettered {
-            self.metrics().count_push(PushCount::DeadLettered, (namespace.0, id.0));
+            self.metrics().subscriptions.count(SubscriptionCount::DeadLettered, (namespace.0, id.0), 1);
         }
         self.note_changes(applied);
         let times = applied.entries.iter().map(|entry| entry.created_at);

@@ -1,6 +1,7 @@
 //! Gauges that are read from the database. While it does not answer they are absent: a figure that is no longer true
 //! would hide the trouble that it is there to show.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
@@ -10,6 +11,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 /// The number of tags that have their own label value: those with the most waiting events. All others share `other`.
 pub(crate) const LABELLED_TAGS: usize = 50;
+
+/// The same for one namespace, so that it leaves room for others. It gets what they leave.
+const LABELLED_PER_NAMESPACE: usize = LABELLED_TAGS / 2;
 
 /// The label value of tags that have none of their own.
 const OTHER: &str = "other";
@@ -70,8 +74,15 @@ impl DatabaseGauges {
 
 impl QueueFigures {
     /// Returns the queues that have their own label values, and the others as one.
-    fn labelled(&self) -> (&[TagFigures], Option<TagFigures>) {
-        let (own, others) = self.tags.split_at(self.tags.len().min(LABELLED_TAGS));
+    fn labelled(&self) -> (Vec<&TagFigures>, Option<TagFigures>) {
+        let mut of_namespace: HashMap<i32, usize> = HashMap::new();
+        let (first, second): (Vec<_>, Vec<_>) = self.tags.iter().partition(|tag| {
+            let tags = of_namespace.entry(tag.namespace_id).or_default();
+            *tags += 1;
+            *tags <= LABELLED_PER_NAMESPACE
+        });
+        let mut own = [first, second].concat();
+        let others = own.split_off(own.len().min(LABELLED_TAGS));
         let other = (!others.is_empty()).then(|| TagFigures {
             namespace_id: 0,
             // No namespace has this name, so these series belong to none.
@@ -103,7 +114,7 @@ impl Gauges<'_> {
     ) -> Result<(), std::fmt::Error> {
         let (own, other) = queues.labelled();
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for figures in own.iter().chain(&other) {
+        for figures in own.into_iter().chain(&other) {
             // The namespace is the first label: the series of one namespace are found by it.
             let labels = [("namespace", figures.namespace.as_str()), ("tag", figures.tag.as_str())];
             if let Some(value) = value(figures) {
@@ -147,7 +158,7 @@ mod tests {
     fn tags_beyond_the_limit_share_one_label_that_shows_the_worst_of_them() {
         let mut tags = vec![tag(100, 1.0, Some(9)); LABELLED_TAGS];
         let queues = QueueFigures { tags: tags.clone(), is_complete: true };
-        assert_eq!(queues.labelled(), (&tags[..], None));
+        assert_eq!(queues.labelled(), (tags.iter().collect(), None));
         tags.extend([tag(2, 50.0, Some(0)), tag(1, 80.0, Some(3))]);
         let queues = QueueFigures { tags, is_complete: true };
         let (own, other) = queues.labelled();
@@ -155,5 +166,16 @@ mod tests {
         assert_eq!(own.len(), LABELLED_TAGS);
         assert_eq!((other.namespace.as_str(), other.tag.as_str()), ("", OTHER));
         assert_eq!((other.waiting, other.oldest_seconds, other.workers), (3, 80.0, Some(0)));
+    }
+
+    #[test]
+    fn a_namespace_with_many_deep_queues_leaves_labels_for_others() {
+        let loud = vec![tag(100, 1.0, Some(9)); LABELLED_TAGS + 10];
+        let quiet = TagFigures { namespace_id: 2, namespace: "quiet".into(), ..tag(1, 1.0, Some(1)) };
+        let queues = QueueFigures { tags: [loud, vec![quiet.clone()]].concat(), is_complete: true };
+        let (own, other) = queues.labelled();
+        assert_eq!(own.len(), LABELLED_TAGS, "the loud one has what is left");
+        assert!(own.contains(&&quiet));
+        assert_eq!(other.unwrap().waiting, 100 * 11);
     }
 }

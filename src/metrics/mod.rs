@@ -4,21 +4,21 @@
 //! Counting must cost nothing beside the work that is counted: a counter is an atomic, a histogram some of them
 //! ([`histogram`]), and what has a fixed set of labels has its series from the start ([`lanes`], [`http`]).
 //!
-//! Clients can create any number of subscriptions and tags, and each label value costs the scraper memory.
-//! Therefore only [`LABELLED_SUBSCRIPTIONS`] have their own label value, and [`LABELLED_PER_NAMESPACE`] of one namespace;
-//! all others share the value `other`. The label value of a subscription that is deleted or paused is free for another.
-//! Tags likewise: [`database::LABELLED_TAGS`].
+//! Clients can create any number of subscriptions and tags, and each label value costs the scraper memory. Therefore only
+//! some have their own label value, and all others share the value `other` ([`subscriptions`],
+//! [`database::LABELLED_TAGS`]).
 
 pub(crate) mod database;
 pub(crate) mod histogram;
 pub(crate) mod http;
 pub(crate) mod lanes;
 pub(crate) mod process;
+pub(crate) mod subscriptions;
 pub(crate) mod text_format;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -32,34 +32,13 @@ use histogram::Histogram;
 use http::RequestDurations;
 use lanes::Lanes;
 use process::Process;
-
-/// The number of subscriptions that have their own label value.
-pub(crate) const LABELLED_SUBSCRIPTIONS: usize = 200;
-
-/// The same for one namespace, so that it leaves room for others.
-pub(crate) const LABELLED_PER_NAMESPACE: usize = 100;
+use subscriptions::SubscriptionCounters;
 
 /// The label value that all others share.
 const OTHER: &str = "other";
 
 /// The upper bounds of the buckets of pushes, in seconds.
 const BUCKETS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct SubscriptionLabel {
-    /// The id of the subscription, or `other`.
-    subscription: String,
-}
-
-impl SubscriptionLabel {
-    fn of(subscription_id: i64) -> Self {
-        SubscriptionLabel { subscription: subscription_id.to_string() }
-    }
-
-    fn other() -> Self {
-        SubscriptionLabel { subscription: OTHER.to_owned() }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ActionLabel {
@@ -93,26 +72,11 @@ pub(crate) struct BuildLabels {
 /// The actions of workers and of the dispatcher that are counted.
 const SETTLEMENTS: [&str; 4] = ["STARTED", "COMPLETED", "FAILED", "RELEASED"];
 
-/// The namespace and the id of a subscription.
-pub(crate) type SubscriptionLabels = (i32, i64);
-
-type BySubscription = Family<SubscriptionLabel, Counter>;
-
-/// Subscriptions by id, with their namespaces.
-type Labelled = BTreeMap<i64, i32>;
-
-/// Returns whether another subscription of a namespace may have its own label value.
-fn has_room(labelled: &Labelled, namespace_id: i32) -> bool {
-    let of_namespace = labelled.values().filter(|namespace| **namespace == namespace_id).count();
-    labelled.len() < LABELLED_SUBSCRIPTIONS && of_namespace < LABELLED_PER_NAMESPACE
-}
-
 /// All metrics of this server. Each is described where it is registered.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// The subscriptions that have their own label value, with their namespaces.
-    labelled: Mutex<Labelled>,
+    pub(crate) subscriptions: SubscriptionCounters,
     pub events_received: Counter,
     pub events_repeated: Counter,
     /// Publishes that a limit of their namespace or key has refused.
@@ -128,13 +92,7 @@ pub struct Metrics {
     pub settlements_repeated: Counter,
     pub changes: ChangeCounters,
     calls_refused: Family<ReasonLabel, Counter>,
-    deliveries_enqueued: BySubscription,
-    filters_over_budget: BySubscription,
     pub long_matchings: Gauge,
-    pushes_sent: BySubscription,
-    pushes_succeeded: BySubscription,
-    pushes_retried: BySubscription,
-    pushes_dead_lettered: BySubscription,
     pub push_seconds: Histogram,
     pub first_push_seconds: Histogram,
     pub pushes_in_flight: Gauge,
@@ -184,16 +142,6 @@ impl PoolGauges {
     }
 }
 
-/// The push counters that have a subscription label.
-#[derive(Debug, Clone, Copy)]
-pub enum PushCount {
-    Enqueued,
-    Sent,
-    Succeeded,
-    Retried,
-    DeadLettered,
-}
-
 impl Metrics {
     /// Creates and registers all metrics, each at zero.
     pub fn new() -> Self {
@@ -201,7 +149,7 @@ impl Metrics {
         let settlement_counters = SETTLEMENTS.map(|action| settlements.get_or_create_owned(&ActionLabel { action }));
         let mut metrics = Metrics {
             registry: Registry::default(),
-            labelled: Mutex::default(),
+            subscriptions: SubscriptionCounters::new(),
             events_received: Counter::default(),
             events_repeated: Counter::default(),
             publishes_limited: Counter::default(),
@@ -215,13 +163,7 @@ impl Metrics {
             settlements_repeated: Counter::default(),
             changes: ChangeCounters::default(),
             calls_refused: Family::default(),
-            deliveries_enqueued: Family::default(),
-            filters_over_budget: Family::default(),
             long_matchings: Gauge::default(),
-            pushes_sent: Family::default(),
-            pushes_succeeded: Family::default(),
-            pushes_retried: Family::default(),
-            pushes_dead_lettered: Family::default(),
             push_seconds: Histogram::new(&BUCKETS),
             first_push_seconds: Histogram::new(&BUCKETS),
             pushes_in_flight: Gauge::default(),
@@ -259,13 +201,7 @@ impl Metrics {
         registry.register("events_claimed", "Events handed to workers", self.events_claimed.clone());
         registry.register("unwatched_leases", "Leases that were missing from the list of watched leases and were added to it; should stay 0", self.unwatched_leases.clone());
         registry.register("settlements", "Settlements by workers and by the dispatcher", self.settlements.clone());
-        registry.register("deliveries_enqueued", "Deliveries created for subscribers", self.deliveries_enqueued.clone());
-        registry.register("filters_over_budget", "Events that a subscription did not match because its filter exceeded its budget", self.filters_over_budget.clone());
         registry.register("long_matchings", "Requests whose events are being matched, or wait to be matched, as long work because filters must read many bytes", self.long_matchings.clone());
-        registry.register("pushes_sent", "Requests sent to subscribers", self.pushes_sent.clone());
-        registry.register("pushes_succeeded", "Requests that subscribers accepted", self.pushes_succeeded.clone());
-        registry.register("pushes_retried", "Requests that failed and will be retried", self.pushes_retried.clone());
-        registry.register("pushes_dead_lettered", "Deliveries that became dead letters", self.pushes_dead_lettered.clone());
         registry.register("push_seconds", "Time that subscribers took to respond", self.push_seconds.clone());
         registry.register("first_push_seconds", "Time from publishing to the end of the first request", self.first_push_seconds.clone());
         registry.register("pushes_in_flight", "Requests to subscribers that this server has in flight", self.pushes_in_flight.clone());
@@ -288,78 +224,12 @@ impl Metrics {
         registry.register("database_connections_max", "Connections that the pool may have", self.pool.max.clone());
         registry.register("database_callers_waiting", "Callers that wait for a connection of the pool", self.pool.waiting.clone());
         registry.register("build_info", "The version of Waybill, and of the compiler that made it", build_info());
+        self.subscriptions.register(registry);
         self.lanes.register(registry);
         registry.register_collector(Box::new(self.requests.clone()));
         registry.register_collector(Box::new(self.database.clone()));
         registry.register("removed_rows", "Rows removed because of their age; of the event log whole partitions", self.removed_rows.clone());
         registry.register("retention_lag_seconds", "Time by which the oldest rows that are to be removed have exceeded their retention; 0 if none are left", self.retention_lag.clone());
-    }
-
-    /// Creates the series of the active subscriptions of a namespace, each at zero, and removes those of its former ones.
-    pub fn set_subscriptions(&self, namespace_id: i32, subscription_ids: &BTreeSet<i64>) {
-        let mut labelled = self.labelled();
-        labelled.retain(|id, namespace| {
-            let is_kept = *namespace != namespace_id || subscription_ids.contains(id);
-            if !is_kept {
-                self.remove_series(&SubscriptionLabel::of(*id));
-            }
-            is_kept
-        });
-        for id in subscription_ids {
-            self.label(&mut labelled, (namespace_id, *id));
-        }
-    }
-
-    fn by_subscription(&self) -> [&BySubscription; 6] {
-        [
-            &self.deliveries_enqueued,
-            &self.filters_over_budget,
-            &self.pushes_sent,
-            &self.pushes_succeeded,
-            &self.pushes_retried,
-            &self.pushes_dead_lettered,
-        ]
-    }
-
-    /// Creates all series of a label. Functions such as `increase` ignore the first value of a series: if it appeared with
-    /// the first burst of failures, no alert would see that burst.
-    fn create_series(&self, label: &SubscriptionLabel) {
-        for family in self.by_subscription() {
-            drop(family.get_or_create(label));
-        }
-    }
-
-    fn remove_series(&self, label: &SubscriptionLabel) {
-        for family in self.by_subscription() {
-            family.remove(label);
-        }
-    }
-
-    pub fn count_push(&self, count: PushCount, subscription: SubscriptionLabels) {
-        let family = match count {
-            PushCount::Enqueued => &self.deliveries_enqueued,
-            PushCount::Sent => &self.pushes_sent,
-            PushCount::Succeeded => &self.pushes_succeeded,
-            PushCount::Retried => &self.pushes_retried,
-            PushCount::DeadLettered => &self.pushes_dead_lettered,
-        };
-        self.count_for(family, subscription, 1);
-    }
-
-    /// Counts `events` that a subscription did not match because its filter exceeded its budget.
-    pub fn count_over_budget(&self, subscription: SubscriptionLabels, events: u64) {
-        self.count_for(&self.filters_over_budget, subscription, events);
-    }
-
-    fn count_for(&self, family: &BySubscription, subscription: SubscriptionLabels, count: u64) {
-        let mut labelled = self.labelled();
-        let label = self.label(&mut labelled, subscription);
-        // Under the lock, because a series that is removed in between would come back and stay.
-        family.get_or_create(&label).inc_by(count);
-    }
-
-    fn labelled(&self) -> MutexGuard<'_, Labelled> {
-        self.labelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn count_settlement(&self, action: &'static str) {
@@ -394,23 +264,6 @@ impl Metrics {
         lags.iter().map(|(table, seconds)| (*table, *seconds)).collect()
     }
 
-    /// Returns the label of a subscription, whose series exist then.
-    fn label(&self, labelled: &mut Labelled, (namespace_id, subscription_id): SubscriptionLabels) -> SubscriptionLabel {
-        let label = SubscriptionLabel::of(subscription_id);
-        if labelled.contains_key(&subscription_id) {
-            return label;
-        }
-        if !has_room(labelled, namespace_id) {
-            return SubscriptionLabel::other();
-        }
-        labelled.insert(subscription_id, namespace_id);
-        self.create_series(&label);
-        if !has_room(labelled, namespace_id) {
-            self.create_series(&SubscriptionLabel::other());
-        }
-        label
-    }
-
     /// Renders all metrics as OpenMetrics text.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
@@ -423,10 +276,9 @@ impl Metrics {
     pub fn text_of(&self, namespace_id: i32) -> Result<String, std::fmt::Error> {
         let text = self.text()?;
         let name = self.database.name_of(namespace_id);
-        let labelled = self.labelled();
-        let has_subscription = |id: &str| id.parse().ok().and_then(|id: i64| labelled.get(&id)) == Some(&namespace_id);
+        let own_subscriptions = self.subscriptions.labelled_of(namespace_id);
         let is_own = |line: &str| match first_label(line) {
-            Some(("subscription", id)) => has_subscription(id),
+            Some(("subscription", id)) => id.parse().is_ok_and(|id| own_subscriptions.contains(&id)),
             Some(("namespace", value)) => name.as_deref() == Some(value),
             _ => false,
         };
@@ -456,51 +308,15 @@ fn first_label(line: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::database::{DatabaseFigures, QueueFigures, TagFigures};
+    use super::subscriptions::SubscriptionCount;
     use super::*;
-
-    #[test]
-    fn subscriptions_beyond_the_limit_share_one_label() {
-        let metrics = Metrics::new();
-        for id in 0..LABELLED_SUBSCRIPTIONS as i64 + 50 {
-            metrics.count_push(PushCount::Sent, (id as i32 % 4, id));
-        }
-        metrics.count_push(PushCount::Sent, (0, 0));
-        let text = metrics.text().unwrap();
-        assert_eq!(text.matches("waybill_pushes_sent_total{").count(), LABELLED_SUBSCRIPTIONS + 1);
-        assert!(text.contains("waybill_pushes_sent_total{subscription=\"other\"} 50\n"), "{text}");
-        assert!(text.contains("waybill_pushes_sent_total{subscription=\"0\"} 2\n"));
-    }
-
-    #[test]
-    fn a_namespace_with_many_subscriptions_leaves_labels_for_others() {
-        let metrics = Metrics::new();
-        metrics.set_subscriptions(1, &(0..LABELLED_SUBSCRIPTIONS as i64 + 50).collect());
-        metrics.set_subscriptions(2, &[1_000].into());
-        let text = metrics.text().unwrap();
-        assert_eq!(text.matches("waybill_pushes_sent_total{").count(), LABELLED_PER_NAMESPACE + 2);
-        assert!(text.contains("waybill_pushes_sent_total{subscription=\"1000\"} 0\n"), "{text}");
-    }
-
-    #[test]
-    fn a_subscription_that_is_gone_leaves_its_label_to_another() {
-        let metrics = Metrics::new();
-        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64).collect());
-        metrics.count_push(PushCount::Sent, (1, 0));
-        metrics.set_subscriptions(2, &[500].into());
-        metrics.set_subscriptions(1, &(1..=LABELLED_PER_NAMESPACE as i64).collect());
-        let text = metrics.text().unwrap();
-        assert!(!text.contains("{subscription=\"0\"}"), "{text}");
-        for kept in [1, LABELLED_PER_NAMESPACE, 500] {
-            assert!(text.contains(&format!("waybill_pushes_sent_total{{subscription=\"{kept}\"}} 0\n")), "{text}");
-        }
-    }
 
     #[test]
     fn the_metrics_of_a_namespace_have_only_the_series_of_its_subscriptions() {
         let metrics = Metrics::new();
-        metrics.count_push(PushCount::Sent, (1, 11));
-        metrics.count_push(PushCount::Sent, (2, 22));
-        metrics.count_push(PushCount::DeadLettered, (2, 22));
+        metrics.subscriptions.count(SubscriptionCount::Sent, (1, 11), 1);
+        metrics.subscriptions.count(SubscriptionCount::Sent, (2, 22), 1);
+        metrics.subscriptions.count(SubscriptionCount::DeadLettered, (2, 22), 1);
         metrics.events_received.inc();
         let mut lines: Vec<String> = metrics.text_of(2).unwrap().lines().map(str::to_owned).collect();
         lines.sort();
@@ -517,20 +333,6 @@ mod tests {
             ]
         );
         assert_eq!(metrics.text_of(3).unwrap(), "# EOF\n");
-    }
-
-    #[test]
-    fn subscriptions_have_their_series_before_anything_is_counted() {
-        let metrics = Metrics::new();
-        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64 - 1).collect());
-        assert!(!metrics.text().unwrap().contains("\"other\""));
-        metrics.set_subscriptions(1, &(0..LABELLED_PER_NAMESPACE as i64 + 50).collect());
-        let text = metrics.text().unwrap();
-        for family in ["pushes_dead_lettered", "filters_over_budget"] {
-            assert_eq!(text.matches(&format!("waybill_{family}_total{{")).count(), LABELLED_PER_NAMESPACE + 1);
-            assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"17\"}} 0\n")), "{text}");
-            assert!(text.contains(&format!("waybill_{family}_total{{subscription=\"other\"}} 0\n")), "{text}");
-        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::engine::push::{ClaimedPush, PushOutcome};
 use crate::engine::settle::SettleOutcome;
 use crate::error::Error;
 use crate::logging::limiter::Kind;
-use crate::metrics::PushCount;
+use crate::metrics::subscriptions::SubscriptionCount;
 use crate::store::tables::endpoints::EndpointKey;
 use crate::webhook::{Client, Exchange};
 
@@ -267,16 +267,20 @@ impl Attempt {
     /// Updates the metrics.
     fn observe(&self, exchange: &Exchange, settled: &Result<SettleOutcome, Error>) {
         let metrics = &self.engine.metrics();
-        let count = |what| metrics.count_push(what, (self.push.namespace.0, self.push.subscription_id.0));
-        count(PushCount::Sent);
+        let count = |what| metrics.subscriptions.count(what, (self.push.namespace.0, self.push.subscription_id.0), 1);
+        count(SubscriptionCount::Sent);
         metrics.push_seconds.observe(exchange.duration.as_secs_f64());
         if self.push.row.work.retry_count == 0 {
             let age = self.engine.time() - self.push.row.event.created_at;
             metrics.first_push_seconds.observe(age.as_seconds_f64().max(0.0));
         }
         match settled {
-            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Completed => count(PushCount::Succeeded),
-            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Pending => count(PushCount::Retried),
+            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Completed => {
+                count(SubscriptionCount::Succeeded);
+            }
+            Ok(SettleOutcome::Recorded(record)) if record.status == Status::Pending => {
+                count(SubscriptionCount::Retried);
+            }
             _ => {}
         }
     }

@@ -34,6 +34,7 @@ use crate::store::tables::api_keys::{
 };
 use crate::store::tables::audit_log::record_audit;
 
+use crate::engine::own_task::in_own_task;
 use crate::engine::{Engine, transaction};
 pub use admission::Admission;
 use cache::Found;
@@ -265,6 +266,11 @@ impl Engine {
     /// Records which keys were used since the last call. Returns their number. If that fails, the rest is recorded by the
     /// next call.
     pub async fn record_key_use(&self) -> Result<usize, Error> {
+        let engine = self.clone();
+        in_own_task(async move { engine.write_used_keys().await }).await
+    }
+
+    async fn write_used_keys(&self) -> Result<usize, Error> {
         let used = self.keys().take_used();
         let mut left = used.as_slice();
         while !left.is_empty() {

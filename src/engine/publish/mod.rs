@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use crate::domain::event::NewEvent;
 use crate::domain::ids::{NamespaceId, SubscriptionKey};
 use crate::error::{Error, OutageKind};
-use crate::metrics::PushCount;
+use crate::metrics::subscriptions::SubscriptionCount;
 use crate::store::tables::deliveries::EarliestTimes;
 use crate::store::tables::events::{FanOut, NamespacedEvent, Published, Push, StoredEvent, publish_events};
 use crate::store::tables::ordering::{ConsumerKey, PULL_QUEUE, lock_keys};
@@ -210,11 +210,11 @@ impl Engine {
         self.stats().count_published(events, &published.events);
         for push in fan_out.pushes.iter().filter(|push| published.events[push.event].is_stored) {
             let namespace = events[push.event].namespace;
-            self.metrics().count_push(PushCount::Enqueued, (namespace.0, push.subscription_id.0));
+            self.metrics().subscriptions.count(SubscriptionCount::Enqueued, (namespace.0, push.subscription_id.0), 1);
         }
         for over in &fan_out.over_budget {
             let SubscriptionKey { namespace, id } = over.subscription;
-            self.metrics().count_over_budget((namespace.0, id.0), over.events as u64);
+            self.metrics().subscriptions.count(SubscriptionCount::OverBudget, (namespace.0, id.0), over.events as u64);
         }
         for (NamespacedEvent { event, .. }, stored) in events.iter().zip(&published.events) {
             if stored.is_stored && event.tags.is_empty() && stored.enqueued == 0 {

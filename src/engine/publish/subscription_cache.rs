@@ -268,9 +268,9 @@ impl Engine {
             for (namespace, latest, load) in loads {
                 if let Some(catalog) = catalogs.remove(&namespace) {
                     let snapshot = SubscriptionSnapshot::of(namespace, catalog);
-                    let ids: BTreeSet<i64> = snapshot.by_id.keys().map(|id| id.0).collect();
-                    self.metrics().set_subscriptions(namespace.0, &ids);
                     latest.finish(load, snapshot);
+                    let active = || latest.get().by_id.keys().map(|id| id.0).collect();
+                    self.metrics().subscriptions.set(namespace.0, active);
                 }
             }
         }

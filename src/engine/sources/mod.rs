@@ -22,6 +22,7 @@ use crate::store::tables::events::StoredEvent;
 use crate::store::tables::sources::{load_source_generation, load_sources, record_refused_webhooks};
 
 use crate::engine::Engine;
+use crate::engine::own_task::in_own_task;
 use crate::engine::publish::Publication;
 use cache::Found;
 use source::Source;
@@ -121,16 +122,22 @@ impl Engine {
         Ok(stored)
     }
 
-    /// Records the webhooks that were refused since the last call. Returns the number of sources that they were for.
+    /// Records the webhooks that were refused since the last call. Returns the number of sources that they were for. If
+    /// that fails, the rest is recorded by the next call.
     pub async fn record_refused_webhooks(&self) -> Result<usize, Error> {
+        let engine = self.clone();
+        in_own_task(async move { engine.write_refused_webhooks().await }).await
+    }
+
+    async fn write_refused_webhooks(&self) -> Result<usize, Error> {
         let refused = self.refused_webhooks().take();
-        for part in refused.chunks(ROWS_PER_STATEMENT) {
+        for (index, part) in refused.chunks(ROWS_PER_STATEMENT).enumerate() {
             let recorded = async {
                 let mut conn = self.database().connection().await?;
                 Ok::<(), Error>(record_refused_webhooks(&mut conn, part).await?)
             };
             if let Err(error) = recorded.await {
-                self.refused_webhooks().put_back(part);
+                self.refused_webhooks().put_back(&refused[index * ROWS_PER_STATEMENT..]);
                 return Err(error);
             }
         }

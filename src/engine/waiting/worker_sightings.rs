@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::store::tables::workers::{Sighting, record_sightings};
 
 use crate::engine::Engine;
+use crate::engine::own_task::in_own_task;
 
 /// The maximum number of workers that are collected between two writes. Further workers are ignored. A namespace may have
 /// as many as there is room for others, so a single one gets half, and leaves room for the workers of others.
@@ -89,10 +90,8 @@ impl WorkerSightings {
 impl Engine {
     /// Writes the sightings since the last call. Returns their number.
     pub async fn record_sightings(&self) -> Result<usize, Error> {
-        // A task of its own: the caller may go away meanwhile, and what was taken would be lost.
         let engine = self.clone();
-        let written = tokio::spawn(async move { engine.write_sightings().await }).await;
-        written.unwrap_or_else(|panic| Err(Error::Internal(panic.to_string())))
+        in_own_task(async move { engine.write_sightings().await }).await
     }
 
     async fn write_sightings(&self) -> Result<usize, Error> {
