@@ -75,7 +75,7 @@ pub async fn list_events(
     let events = walk.read(conn, page.limit).await?;
     let counted = skipped + events.len() as i64;
     let is_full = events.len() as i64 == page.limit;
-    // A full page has a cursor even if nothing follows: a client can follow the list as it grows.
+    // A full page has a cursor even if nothing follows: that is not looked up.
     let end = walk.position().filter(|_| is_full || !walk.has_ended);
     let searched_to = match end.filter(|_| !is_full) {
         Some(position) => Some(time_at(conn, &whole, position).await?),

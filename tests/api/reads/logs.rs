@@ -240,3 +240,20 @@ async fn the_entries_of_an_event_and_the_first_page_are_read_cheaply_in_both_ord
         }
     }
 }
+
+/// With more entries than are read all at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_before_the_first_year_is_not_an_error() {
+    let app = App::start().await;
+    let events = vec![json!({"title": "a job", "tags": "a"}); 150];
+    app.post("/events/batch", &json!({"events": events})).await.expect(201);
+    let claim = json!({"tags": ["a"], "worker_id": "w:1", "max": 150});
+    let claimed = app.post("/events/claim", &claim).await.expect(200).json();
+    assert_eq!(claimed["events"].as_array().expect("events").len(), 150);
+    for order in ["asc", "desc"] {
+        let page = list(&app, &format!("?worker_id=w:1&order={order}&until=0000-06-01T00:00:00Z")).await;
+        assert_eq!((&page["logs"], &page["next"]), (&json!([]), &json!(null)), "{order}");
+        let page = list(&app, &format!("?worker_id=w:1&order={order}&until=9999-12-31T23:59:59Z")).await;
+        assert_eq!(ids(&page).len(), 100, "{order}");
+    }
+}
