@@ -124,3 +124,13 @@ async fn connections_with_abandoned_statements_are_not_given_to_the_next_request
     assert!(sent_at.elapsed() < std::time::Duration::from_secs(2), "{:?}", sent_at.elapsed());
     held.unlock().await;
 }
+
+/// If `BEGIN` or `COMMIT` themselves fail, the driver does not know that a transaction is left open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_left_in_an_aborted_transaction_is_replaced() {
+    let app = app_with_one_connection().await;
+    let mut conn = app.engine().database().connection().await.expect("a connection");
+    conn.batch_execute("BEGIN; SELECT 1 / 0").await.expect_err("a refused statement");
+    drop(conn);
+    app.publish_tagged("a").await;
+}

@@ -65,7 +65,8 @@ pub const SETUP: &str = "SELECT set_config('synchronous_commit', 'on', false) \
      SET default_transaction_isolation = 'read committed'; \
      SET statement_timeout = '4s'; SET idle_in_transaction_session_timeout = '15s'; \
      SET lock_timeout = '4s'; SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; \
-     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; SET plan_cache_mode = force_generic_plan;";
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_memoize = off; \
+     SET max_parallel_workers_per_gather = 0; SET plan_cache_mode = force_generic_plan;";
 
 /// A PostgreSQL database with a connection pool.
 #[derive(Clone)]
@@ -150,6 +151,9 @@ impl Manager for ConnectionManager {
         }
         let idle = tokio::time::timeout(IDLE_WITHIN, connection.activity.idle()).await;
         idle.map_err(|_| RecycleError::message("the connection still runs a statement whose caller is gone"))?;
+        if connection.activity.is_in_transaction() {
+            return Err(RecycleError::message("the connection is within a transaction that nobody has ended"));
+        }
         if connection.checked == Checked::NotYet {
             // A connection to a standby survives the promotion of the standby.
             connection.checked = self.watch.check(&mut connection.connection).await.map_err(NotConnected::from)?;

@@ -7,14 +7,16 @@
 //! - It counts the responses that are still to come ([`Activity`]). A caller that is cancelled leaves
 //!   its statement running. Its connection must not be handed to another caller, whose statement
 //!   would wait behind it.
+//!   It also knows whether the connection is within a transaction, which the driver does not if `BEGIN` or `COMMIT`
+//!   themselves have failed.
 //!
-//! For both it is enough to know where a message begins. A message consists of a type byte, a length
+//! For this it is enough to know where a message begins. A message consists of a type byte, a length
 //! of four bytes (which includes these four bytes), and the body.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
@@ -25,7 +27,9 @@ use tokio_postgres::tls::{ChannelBinding, TlsStream};
 use crate::store::connection::sqlstate::SqlState;
 
 const ERROR: u8 = b'E';
+/// Its body is the state of the transaction.
 const READY_FOR_QUERY: u8 = b'Z';
+const NO_TRANSACTION: u8 = b'I';
 /// `Query` and `Sync` are the requests for which the database responds with one `ReadyForQuery` each.
 const QUERY: u8 = b'Q';
 const SYNC: u8 = b'S';
@@ -46,9 +50,15 @@ pub struct Activity {
     pending_responses: AtomicUsize,
     response_arrived: Notify,
     longest_message: AtomicUsize,
+    is_in_transaction: AtomicBool,
 }
 
 impl Activity {
+    /// Returns whether the connection was within a transaction, perhaps an aborted one, at its last response.
+    pub fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction.load(Ordering::Acquire)
+    }
+
     /// Returns whether the connection has carried a large message, and so keeps large buffers.
     pub fn has_large_buffers(&self) -> bool {
         self.longest_message.load(Ordering::Relaxed) > LARGE_MESSAGE
@@ -85,7 +95,8 @@ impl Activity {
         self.pending_responses.fetch_add(count, Ordering::AcqRel);
     }
 
-    fn record_response(&self) {
+    fn record_response(&self, transaction: u8) {
+        self.is_in_transaction.store(transaction != NO_TRANSACTION, Ordering::Release);
         // Never below zero: the first `ReadyForQuery` ends the startup and belongs to no counted request.
         let _ = self.pending_responses.try_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
         self.response_arrived.notify_waiters();
@@ -97,6 +108,8 @@ impl Activity {
 struct Messages {
     /// The part of the current header that has been seen.
     header: BytesMut,
+    /// The type of the current message.
+    kind: u8,
     /// The bytes of the current body that are still to come.
     remaining_body: usize,
     /// The length of the longest body so far.
@@ -105,18 +118,25 @@ struct Messages {
 
 impl Messages {
     /// Scans the next bytes of the stream. Calls `on_message` with the type of each message that begins
-    /// in them, and stops if it returns false. Returns the number of bytes that were scanned.
-    fn scan(&mut self, bytes: &[u8], mut on_message: impl FnMut(u8) -> bool) -> usize {
+    /// in them, and stops if it returns false. Calls `on_ready` with the state in each `ReadyForQuery`. Returns the number of
+    /// bytes that were scanned.
+    fn scan(&mut self, bytes: &[u8], mut on_message: impl FnMut(u8) -> bool, mut on_ready: impl FnMut(u8)) -> usize {
         let mut at = 0;
         while at < bytes.len() {
             if self.remaining_body > 0 {
+                if self.kind == READY_FOR_QUERY {
+                    on_ready(bytes[at]);
+                }
                 let step = self.remaining_body.min(bytes.len() - at);
                 self.remaining_body -= step;
                 at += step;
                 continue;
             }
-            if self.header.is_empty() && !on_message(bytes[at]) {
-                return at;
+            if self.header.is_empty() {
+                if !on_message(bytes[at]) {
+                    return at;
+                }
+                self.kind = bytes[at];
             }
             let step = (HEADER_BYTES - self.header.len()).min(bytes.len() - at);
             self.header.put_slice(&bytes[at..at + step]);
@@ -169,12 +189,8 @@ impl<S> DatabaseStream<S> {
     fn receive(&mut self, bytes: &[u8]) -> usize {
         let passed = if self.held_back.is_empty() {
             let (activity, has_started) = (&self.activity, &mut self.has_started);
-            self.received.scan(bytes, |kind| {
-                if kind == READY_FOR_QUERY {
-                    record_response(activity, has_started);
-                }
-                kind != ERROR
-            })
+            let on_ready = |transaction| record_response(activity, has_started, transaction);
+            self.received.scan(bytes, |kind| kind != ERROR, on_ready)
         } else {
             0
         };
@@ -187,7 +203,7 @@ impl<S> DatabaseStream<S> {
                 ERROR => put_error(&mut self.ready, &message),
                 kind => {
                     if kind == READY_FOR_QUERY {
-                        record_response(&self.activity, &mut self.has_started);
+                        record_response(&self.activity, &mut self.has_started, message[HEADER_BYTES]);
                     }
                     self.ready.put_slice(&message);
                 }
@@ -197,9 +213,9 @@ impl<S> DatabaseStream<S> {
     }
 }
 
-fn record_response(activity: &Activity, has_started: &mut bool) {
+fn record_response(activity: &Activity, has_started: &mut bool, transaction: u8) {
     *has_started = true;
-    activity.record_response();
+    activity.record_response(transaction);
 }
 
 /// Writes an error with its SQLSTATE in front of the message. The message of a PANIC gets no code: the
@@ -253,10 +269,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for DatabaseStream<S> {
         // The startup message has no type byte. Messages of the startup are not counted.
         if this.has_started {
             let mut requests = 0;
-            this.sent.scan(&bytes[..written], |kind| {
+            let on_message = |kind| {
                 requests += usize::from(kind == QUERY || kind == SYNC);
                 true
-            });
+            };
+            this.sent.scan(&bytes[..written], on_message, |_| {});
             this.activity.record_size(this.sent.longest);
             this.activity.record_requests(requests);
         }

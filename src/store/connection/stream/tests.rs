@@ -89,3 +89,23 @@ async fn a_connection_is_idle_when_every_response_has_arrived() {
     assert!(is_idle());
     waiting.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_connection_knows_whether_it_is_within_a_transaction() {
+    for piece in [1, 5, 6, 100] {
+        let (mut ours, mut theirs, activity) = stream();
+        for (responses, is_in_transaction) in [
+            (message(b'Z', b"I"), false),
+            (message(b'Z', b"T"), true),
+            ([error("ERROR", "57014", "canceled"), message(b'Z', b"E")].concat(), true),
+            (message(b'Z', b"I"), false),
+        ] {
+            for piece in responses.chunks(piece) {
+                theirs.write_all(piece).await.unwrap();
+                let mut buffer = [0; 200];
+                while let Some(Ok(1..)) = futures_util::FutureExt::now_or_never(ours.read(&mut buffer)) {}
+            }
+            assert_eq!(activity.is_in_transaction(), is_in_transaction, "in pieces of {piece}");
+        }
+    }
+}
