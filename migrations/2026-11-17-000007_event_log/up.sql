@@ -73,11 +73,17 @@ DECLARE
     partition text := 'event_log_' || to_char(monday, 'YYYYMMDD');
     begins    timestamptz := monday::timestamp AT TIME ZONE 'UTC';
     ends      timestamptz := (monday + 7)::timestamp AT TIME ZONE 'UTC';
+    patience  text := current_setting('lock_timeout');
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('waybill.create_event_log_partition'));
     IF to_regclass('waybill.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
+    -- PostgreSQL cancels a vacuum of its own only for somebody who waits for more than a second. Nobody who reads or writes
+    -- waits behind this lock.
+    PERFORM set_config('lock_timeout', '3s', true);
+    LOCK TABLE waybill.event_log IN SHARE UPDATE EXCLUSIVE MODE;
+    PERFORM set_config('lock_timeout', patience, true);
     LOCK TABLE waybill.event_log IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE waybill.%I (LIKE waybill.event_log INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
     EXECUTE format(

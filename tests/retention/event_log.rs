@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use diesel_async::SimpleAsyncConnection;
 use flate2::read::GzDecoder;
@@ -219,13 +220,27 @@ async fn the_server_that_is_dropping_weeks_holds_no_snapshot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_in_use_is_not_waited_for() {
+async fn a_log_in_use_is_not_waited_for_and_holds_up_no_writer() {
     let app = App::with_fixed_clock().await;
     let id = publish_completed(&app, "a").await;
     app.advance(98 * DAY);
     let mut reader = database::connection(&app.url).await;
     reader.batch_execute("BEGIN; SELECT count(*) FROM waybill.event_log").await.expect("a long read");
-    run_once(app.engine(), &by_default()).await.expect_err("the log is in use");
+    let is_over = AtomicBool::new(false);
+    let dropping = async {
+        run_once(app.engine(), &by_default()).await.expect_err("the log is in use");
+        is_over.store(true, Ordering::Relaxed);
+    };
+    // Whoever writes to the log waits behind a statement that wants to detach a week, and that waits for the reader.
+    let writing = async {
+        let mut writer = database::connection(&app.url).await;
+        writer.batch_execute("SET lock_timeout = '500ms'").await.expect("a setting");
+        while !is_over.load(Ordering::Relaxed) {
+            let line = "INSERT INTO waybill.event_log (event_id, action, lease_id, attempt) VALUES (0, 'PICKED', 1, 1)";
+            writer.batch_execute(line).await.expect("it is written soon");
+        }
+    };
+    tokio::join!(dropping, writing);
     assert_eq!(trail(&app, id).await.len(), 2, "nothing has changed");
     publish_completed(&app, "b").await;
     reader.batch_execute("COMMIT").await.expect("its end");

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error as StdError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
@@ -44,6 +44,17 @@ const LOCK: i64 = 0x57_41_59_42_49_4c_4c;
 const SETUP: &str = "SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS waybill; \
      SET LOCAL search_path = waybill, pg_catalog; SET LOCAL lock_timeout = '100ms'; SET LOCAL statement_timeout = 0";
 
+/// Ends vacuums of our tables, which hold the same lock for as long as they take. PostgreSQL cancels a vacuum of its own
+/// that somebody waits for, but only after its `deadlock_timeout` of a second. Neither readers nor writers wait behind
+/// this lock.
+const END_VACUUMS: &str = "SET LOCAL lock_timeout = '3s'; \
+     DO $$ DECLARE names text := ( \
+         SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) \
+         FROM pg_class WHERE relnamespace = 'waybill'::regnamespace AND relkind IN ('r', 'p') \
+         AND NOT relispartition AND relname <> '__diesel_schema_migrations'); \
+     BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN SHARE UPDATE EXCLUSIVE MODE'; END IF; \
+     END $$; SET LOCAL lock_timeout = '100ms'";
+
 /// Locks all our tables before migrations change them, and the views on them. Whoever waits for such a lock blocks all
 /// others who want one, so a migration must not wait long behind a slow transaction: it waits at most a tenth of a second
 /// for a lock and half a second for all of them, lets the others proceed, and is tried again. That is also before
@@ -60,11 +71,18 @@ const LOCK_TABLES: &str = "SET LOCAL statement_timeout = '500ms'; \
      BEGIN IF names IS NOT NULL THEN EXECUTE 'LOCK TABLE ' || names || ' IN ACCESS EXCLUSIVE MODE'; END IF; END $$; \
      SET LOCAL statement_timeout = 0";
 
-/// How often a lock is tried again, of the tables or of migrations.
-const LOCK_RETRIES: u32 = 240;
+/// For how long it is tried to lock the tables.
+const LOCK_TABLES_WITHIN: Duration = Duration::from_secs(120);
 
-/// The pause before they are tried again, in which the others proceed.
+/// For how long a server waits while another one migrates. Longer than that one waits for its locks.
+const LOCK_MIGRATIONS_WITHIN: Duration = Duration::from_secs(300);
+
+/// The pause before a lock is tried again, in which others proceed.
 const LOCK_PAUSE: Duration = Duration::from_millis(250);
+
+/// How often migrations are tried again that met a lock of somebody else, such as that of a view on our tables. They hold
+/// all our tables meanwhile.
+const MIGRATION_RETRIES: u32 = 20;
 
 /// Returns the statements that drop the indexes whose concurrent build was interrupted. Whoever holds the
 /// lock of migrations is the only one to build indexes.
@@ -91,13 +109,13 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
     end_snapshot(&mut holder).await?;
     let (mut names, mut retries) = (Vec::new(), 0);
     loop {
+        // Without its connection, the lock is another server's.
+        end_snapshot(&mut holder).await?;
         match run_next(url, source).await {
             Ok(ran) if ran.is_empty() => break,
             Ok(ran) => names.extend(ran),
-            Err(error) if is_about_locks(&error) && retries < LOCK_RETRIES => {
-                if retries == 0 {
-                    log::warn!("a migration waits for a lock: {error}");
-                }
+            Err(error) if is_about_locks(&error) && retries < MIGRATION_RETRIES => {
+                log::warn!("migrations are tried again: {error}");
                 retries += 1;
                 tokio::time::sleep(LOCK_PAUSE).await;
             }
@@ -108,7 +126,7 @@ pub async fn migrate_from<S: MigrationSource<Pg> + 'static>(
     Ok(names)
 }
 
-/// Returns whether a migration failed because of somebody else's locks, and may succeed when it is tried again.
+/// Returns whether something failed because of somebody else's locks, and may succeed when it is tried again.
 fn is_about_locks(error: &Error) -> bool {
     error.is_outage(OutageKind::TooSlow) || error.is_conflict()
 }
@@ -116,7 +134,7 @@ fn is_about_locks(error: &Error) -> bool {
 /// Reverts every migration, for tests and for uninstalling.
 pub async fn revert_all(url: &str) -> Result<(), Error> {
     let mut holder = lock(url).await?;
-    in_transaction(url, "", |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await?;
+    in_transaction(url, false, |harness| harness.revert_all_migrations(MIGRATIONS).map(drop)).await?;
     Ok(Transactions::commit_transaction(&mut holder).await?)
 }
 
@@ -126,7 +144,8 @@ async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
     Transactions::begin_transaction(&mut conn).await?;
     conn.batch_execute("SET LOCAL idle_in_transaction_session_timeout = 0").await?;
     let take = format!("SELECT pg_try_advisory_xact_lock({LOCK}) AS is_so");
-    for _ in 0..LOCK_RETRIES {
+    let began = Instant::now();
+    while began.elapsed() < LOCK_MIGRATIONS_WITHIN {
         let row: BoolRow = diesel::sql_query(&take).get_result(&mut conn).await?;
         end_snapshot(&mut conn).await?;
         if row.is_so {
@@ -157,7 +176,7 @@ enum Step {
 /// Applies the next pending migrations: those that can share a transaction, or one that must run alone.
 /// Returns their names.
 async fn run_next<S: MigrationSource<Pg> + 'static>(url: &str, source: fn() -> S) -> Result<Vec<String>, Error> {
-    let next = in_transaction(url, "", move |harness| {
+    let next = in_transaction(url, false, move |harness| {
         let pending: Vec<Pending> = harness.pending_migrations(source())?;
         Ok(pending.into_iter().next().map_or(Step::Done, |next| match next.metadata().run_in_transaction() {
             true => Step::Together,
@@ -170,7 +189,7 @@ async fn run_next<S: MigrationSource<Pg> + 'static>(url: &str, source: fn() -> S
             run_alone(url, source, version.clone()).await?;
             Ok(vec![version])
         }
-        Step::Together => in_transaction(url, LOCK_TABLES, move |harness| run_together(harness, source())).await,
+        Step::Together => in_transaction(url, true, move |harness| run_together(harness, source())).await,
     }
 }
 
@@ -263,16 +282,14 @@ pub(crate) async fn compare_schema(conn: &mut AsyncPgConnection) -> Result<Schem
 type Harness = AsyncMigrationHarness<AsyncPgConnection>;
 type Outcome<T> = Result<T, Box<dyn StdError + Send + Sync>>;
 
-/// Runs `prepare` and `work` in a transaction of its own connection, with our schema as the place of new tables.
-async fn in_transaction<T, F>(url: &str, prepare: &str, work: F) -> Result<T, Error>
+/// Runs `work` in a transaction of its own connection, with our schema as the place of new tables and, if `is_locked`, with
+/// all our tables locked.
+async fn in_transaction<T, F>(url: &str, is_locked: bool, work: F) -> Result<T, Error>
 where
     T: Send + 'static,
     F: FnOnce(&mut Harness) -> Outcome<T> + Send + 'static,
 {
-    let mut conn = open(url, "").await?.connection;
-    Transactions::begin_transaction(&mut conn).await?;
-    conn.batch_execute(SETUP).await?;
-    conn.batch_execute(prepare).await?;
+    let conn = if is_locked { begin_locked(url).await? } else { begin(url).await? };
     let task = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncMigrationHarness::new(conn);
         work(&mut harness).map(|outcome| (outcome, harness.into_inner()))
@@ -280,6 +297,37 @@ where
     let (outcome, mut conn) = joined(task.await)?;
     Transactions::commit_transaction(&mut conn).await?;
     Ok(outcome)
+}
+
+async fn begin(url: &str) -> Result<AsyncPgConnection, Error> {
+    let mut conn = open(url, "").await?.connection;
+    Transactions::begin_transaction(&mut conn).await?;
+    conn.batch_execute(SETUP).await?;
+    Ok(conn)
+}
+
+/// Begins a transaction that has locked all our tables. Tries it again and again while others use them.
+async fn begin_locked(url: &str) -> Result<AsyncPgConnection, Error> {
+    let (began, mut is_noted) = (Instant::now(), false);
+    loop {
+        let mut conn = begin(url).await?;
+        let locked = async {
+            conn.batch_execute(END_VACUUMS).await?;
+            conn.batch_execute(LOCK_TABLES).await
+        };
+        match locked.await.map_err(Error::from) {
+            Ok(()) => return Ok(conn),
+            Err(error) if !is_about_locks(&error) => return Err(error),
+            // Not an error about locks any more: it is not tried again.
+            Err(error) if began.elapsed() >= LOCK_TABLES_WITHIN => return Err(Error::Internal(error.to_string())),
+            Err(error) if !is_noted => log::warn!("a migration waits for a lock: {error}"),
+            Err(_) => {}
+        }
+        is_noted = true;
+        // Ends the transaction, and with it the locks, before others get their time.
+        Transactions::rollback_transaction(&mut conn).await?;
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
 }
 
 fn joined<T>(result: Result<Outcome<T>, tokio::task::JoinError>) -> Result<T, Error> {

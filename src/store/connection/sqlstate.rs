@@ -60,6 +60,12 @@ impl SqlState {
         matches!(&self.0, b"42P01" | b"42883" | b"3F000")
     }
 
+    /// Returns whether a statement was cancelled because it took too long. If that was while it was prepared, the error
+    /// is that of the next statement in the aborted transaction.
+    pub(crate) fn is_cancelled(self) -> bool {
+        matches!(&self.0, b"57014" | b"25P02")
+    }
+
     /// Returns the kind of outage, or `None` if the statement itself is at fault.
     ///
     /// | class | meaning |

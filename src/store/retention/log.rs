@@ -92,9 +92,12 @@ pub(crate) fn move_old_log_lines(
 /// Detaches a partition from the event log. Fails if others use the log for longer than the time that they may be
 /// held up.
 pub(crate) fn detach_log_partition(conn: &mut BlockingConnection, name: &str) -> QueryResult<()> {
-    // Two statements that are sent together are one transaction.
+    // PostgreSQL cancels a vacuum of its own only for somebody who waits for more than a second. Nobody who reads or
+    // writes waits behind this lock.
+    let end_vacuum = format!("SET LOCAL lock_timeout = '3s'; LOCK TABLE waybill.{name} IN SHARE UPDATE EXCLUSIVE MODE");
     let detach = format!("ALTER TABLE waybill.event_log DETACH PARTITION waybill.{name}");
-    conn.batch_execute(&format!("SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {detach}"))
+    // Statements that are sent together are one transaction.
+    conn.batch_execute(&format!("{end_vacuum}; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {detach}"))
 }
 
 /// Drops a detached partition.

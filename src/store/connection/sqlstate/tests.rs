@@ -122,3 +122,13 @@ fn a_refusal_of_the_client_is_not_retried() {
         assert!(!refuses(code), "{code}");
     }
 }
+
+#[test]
+fn a_statement_that_took_too_long_is_told_from_one_that_waited_for_a_lock() {
+    let is_cancelled = |code: &str| SqlState::parse(code.as_bytes()).unwrap().is_cancelled();
+    assert!(is_cancelled("57014"));
+    assert!(is_cancelled("25P02"), "it was cancelled while it was prepared");
+    for code in ["55P03", "40P01", "57P01"] {
+        assert!(!is_cancelled(code), "{code}");
+    }
+}
