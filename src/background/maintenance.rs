@@ -3,13 +3,14 @@
 //! Attaching or archiving a partition may take long and must never hold a connection that a request waits
 //! for, so it has a pool of its own (one connection, r2d2) and a plain thread.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::retention::RetentionSettings;
 use super::retention::event_log::drop_old_partitions;
+use super::retention::{CaughtUp, RetentionSettings};
 use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -69,17 +70,18 @@ pub(crate) async fn prepare(engine: &Engine) {
 
 /// Runs until the server stops.
 pub(crate) async fn run(engine: Engine, settings: RetentionSettings, shutdown: CancellationToken) {
-    let pool = pool(&engine);
+    let (pool, caught_up) = (pool(&engine), Arc::<CaughtUp>::default());
     let service = Service::every("maintenance", INTERVAL);
     service
         .run(engine, shutdown, |engine| {
-            let (pool, settings) = (pool.clone(), settings.clone());
+            let (pool, settings, caught_up) = (pool.clone(), settings.clone(), caught_up.clone());
             async move {
                 let round = move || {
-                    run_once(&engine, &pool)?;
-                    drop_old_partitions(&engine, &pool, &settings)
+                    let created = run_once(&engine, &pool);
+                    // Whether or not partitions could be created, old ones are dropped, and their metrics are true.
+                    created.and(drop_old_partitions(&engine, &pool, &settings, &caught_up).map(drop))
                 };
-                on_thread(round).await.map(|_| None)
+                on_thread(round).await.map(|()| None)
             }
         })
         .await;

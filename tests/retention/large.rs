@@ -10,20 +10,25 @@ use crate::support::{App, database};
 const PUSHES: i64 = 250;
 const ROWS: i64 = 100;
 
-/// Stores an event with 250 pushes, of which the first third has failed. All finished a day ago. Returns the event's id.
+/// Stores an event that one step cannot remove.
 async fn large_event(app: &App) -> i64 {
+    event_with(app, PUSHES).await
+}
+
+/// Stores an event with pushes, of which the first third has failed. All finished a day ago. Returns the event's id.
+async fn event_with(app: &App, pushes: i64) -> i64 {
     let id = app.count("SELECT nextval('waybill.ids')").await;
     let sql = format!(
         "INSERT INTO waybill.events (id, title, tags, event_type, created_at)
          VALUES ({id}, 'large', '', 't', now() - interval '1 day');
          INSERT INTO waybill.deliveries (id, event_id, status, listed_status, priority, max_retries, open_deliveries,
                                          failed_deliveries, updated_at)
-         SELECT {id}, {id}, 'FAILED', 'FAILED', 0, 3, 0, {PUSHES} / 3, now() - interval '1 day';
+         SELECT {id}, {id}, 'FAILED', 'FAILED', 0, 3, 0, {pushes} / 3, now() - interval '1 day';
          INSERT INTO waybill.deliveries (id, event_id, subscription_id, status, listed_status, priority, max_retries,
                                          lease_id, updated_at)
          SELECT nextval('waybill.ids'), {id}, n, s, nullif(s, 'COMPLETED'), 0, 3, 1, now() - interval '1 day'
-         FROM generate_series(1, {PUSHES}) n,
-              LATERAL (SELECT CASE WHEN n <= {PUSHES} / 3 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status AS s) status"
+         FROM generate_series(1, {pushes}) n,
+              LATERAL (SELECT CASE WHEN n <= {pushes} / 3 THEN 'FAILED' ELSE 'COMPLETED' END::waybill.status AS s) status"
     );
     database::execute(&app.url, &sql).await;
     id
@@ -61,6 +66,21 @@ async fn is_consistent(app: &App, id: i64) -> bool {
            AND o.status = waybill.roll_up_status(c.open::integer, c.failed::integer, o.cancel_requested)"
     );
     app.count(&sql).await == 1
+}
+
+/// The search pauses for what it has visited in vain.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_for_which_a_step_has_no_room_are_not_visited_in_vain() {
+    let app = App::with_fixed_clock().await;
+    for _ in 0..3 {
+        event_with(&app, ROWS / 2 - 5).await;
+    }
+    app.advance(31 * DAY);
+    let mut conn = connection(&app).await;
+    let full = step(&app, &mut conn).await;
+    assert_eq!((full.visited, full.events, full.has_more), (2, 2, true));
+    let last = step(&app, &mut conn).await;
+    assert_eq!((last.visited, last.events, last.has_more), (1, 1, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use waybill::background::retention::{RetentionSettings, event_log, run_once};
 use waybill::background::subscription_drainer;
 use waybill::domain::retention::Retention;
 
+use crate::support::locks::HeldRow;
 use crate::support::receiver::Receiver;
 use crate::support::retention::{DAY, by_default};
 use crate::support::{App, database};
@@ -38,9 +39,27 @@ async fn the_state_of_an_endpoint_is_deleted_a_month_after_nobody_needs_it() {
         endpoint("paused", "NULL", "now() + interval '1 day'"),
     ];
     database::execute(&app.url, &sql.concat()).await;
-    assert_eq!(app.remove_old().await["endpoints"], 2);
-    let kept = "SELECT count(*) FROM waybill.endpoints WHERE url ~ '/(named|open|paused)$'";
-    assert_eq!(app.count(kept).await, 3);
+    assert_eq!(app.remove_old().await["endpoints"], 3);
+    let kept = "SELECT count(*) FROM waybill.endpoints WHERE url ~ '/(named|paused)$'";
+    assert_eq!(app.count(kept).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_that_is_in_use_does_not_keep_the_others() {
+    let app = App::with_fixed_clock().await;
+    let long_ago = app.now() - chrono::TimeDelta::days(31);
+    let letters = format!(
+        "INSERT INTO waybill.dead_letters
+             (delivery_id, event_id, subscription_id, subscription_version, reason, created_at, event, subscription, attempts)
+         SELECT n, n, 1, 1, 'manual', timestamptz '{long_ago}' + n * interval '1 millisecond', '{{}}', '{{}}', '[]'
+         FROM generate_series(1, 2000) n"
+    );
+    database::execute(&app.url, &letters).await;
+    let oldest = "SELECT FROM waybill.dead_letters WHERE delivery_id = 1 FOR UPDATE";
+    let held = HeldRow::with_uncommitted(&app, oldest).await;
+    assert_eq!(app.remove_old().await["dead_letters"], 1_999);
+    held.unlock().await;
+    assert_eq!(app.remove_old().await["dead_letters"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,20 +12,17 @@ const HOUR: Retention = Retention::Seconds(3_600);
 
 /// Runs a function of the database before each row of `waybill.events` that is deleted and fits the condition.
 async fn before_deletes(app: &App, condition: &str, body: &str) {
+    before_deletes_of(app, "events", condition, body).await;
+}
+
+async fn before_deletes_of(app: &App, table: &str, condition: &str, body: &str) {
     let sql = format!(
         "CREATE FUNCTION waybill.before_delete() RETURNS trigger LANGUAGE plpgsql AS
              $$BEGIN {body}; RETURN OLD; END$$;
-         CREATE TRIGGER before_delete BEFORE DELETE ON waybill.events FOR EACH ROW
+         CREATE TRIGGER before_delete BEFORE DELETE ON waybill.{table} FOR EACH ROW
              WHEN ({condition}) EXECUTE FUNCTION waybill.before_delete()"
     );
     database::execute(&app.url, &sql).await;
-}
-
-async fn lag(app: &App) -> f64 {
-    let metrics = app.get("/metrics").await.expect(200).text;
-    let line = "waybill_retention_lag_seconds{table=\"events\"} ";
-    let value = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap_or_else(|| panic!("{metrics}"));
-    value.parse().expect("a number")
 }
 
 /// Of events that are just old enough only the search knows, and the front reaches those that are a day older first.
@@ -40,10 +37,10 @@ async fn a_namespace_whose_events_cannot_be_removed_stops_no_other_one_and_shows
         let error = run_once(app.engine(), Retention::days(30)).await.expect_err("one namespace failed");
         assert!(error.to_string().contains("refused"), "{error}");
         assert!(app.has_event(stuck).await && !other.has_event(free).await);
-        assert!(lag(&app).await > 0.0);
+        assert!(app.retention_lag("events").await > 0.0);
         database::execute(&app.url, "DROP FUNCTION waybill.before_delete() CASCADE").await;
         assert_eq!(run_once(app.engine(), Retention::days(30)).await.expect("a round")["events"], 1);
-        assert_eq!(lag(&app).await, 0.0);
+        assert_eq!(app.retention_lag("events").await, 0.0);
     }
 }
 
@@ -67,15 +64,35 @@ async fn a_backlog_of_one_namespace_does_not_keep_others_waiting() {
 async fn a_step_that_takes_too_long_is_cancelled_and_done_again_with_fewer_rows() {
     let app = App::with_fixed_clock().await;
     database::execute(&app.url, &old_events(100)).await;
+    slow_deletes_of(&app, "events").await;
+    assert_eq!(run_once(app.engine(), HOUR).await.expect("a round")["events"], 100);
+    assert_steps_are_small(&app).await;
+    assert_eq!(app.orphans().await, 0);
+}
+
+/// Lets each row of a table take 2.1 ms to delete.
+async fn slow_deletes_of(app: &App, table: &str) {
     database::execute(&app.url, "CREATE TABLE waybill.deleted (step bigint)").await;
     // What a cancelled step writes is undone with it.
     let slow = "INSERT INTO waybill.deleted VALUES (txid_current()); PERFORM pg_sleep(0.0021)";
-    before_deletes(&app, "true", slow).await;
-    assert_eq!(run_once(app.engine(), HOUR).await.expect("a round")["events"], 100);
-    let largest = "SELECT max(events) FROM (SELECT count(*) AS events FROM waybill.deleted GROUP BY step) steps";
+    before_deletes_of(app, table, "true", slow).await;
+}
+
+async fn assert_steps_are_small(app: &App) {
+    let largest = "SELECT max(rows) FROM (SELECT count(*) AS rows FROM waybill.deleted GROUP BY step) steps";
     let largest = app.count(largest).await;
-    assert!((1..25).contains(&largest), "25 rows take more than 50 ms, and {largest} were removed at once");
-    assert_eq!(app.orphans().await, 0);
+    assert!((1..25).contains(&largest), "25 rows take more than 50 ms, and {largest} were deleted at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_small_table_that_take_too_long_are_deleted_in_smaller_steps() {
+    let app = App::with_fixed_clock().await;
+    let old = "INSERT INTO waybill.workers (worker_id, first_seen_at, last_seen_at)
+               SELECT 'w:' || n, now() - interval '1 year', now() - interval '1 year' FROM generate_series(1, 100) n";
+    database::execute(&app.url, old).await;
+    slow_deletes_of(&app, "workers").await;
+    assert_eq!(app.remove_old().await["workers"], 100);
+    assert_steps_are_small(&app).await;
 }
 
 /// The first step never ends on its own.
@@ -91,7 +108,7 @@ async fn nobody_waits_for_the_locks_of_a_step_that_takes_too_long() {
         let has_begun = "SELECT count(*) FROM waybill.deletes WHERE is_called";
         until("a step is held up", async || app.count(has_begun).await == 1).await;
         let mut other = database::connection(&app.url).await;
-        other.batch_execute("SET lock_timeout = '1s'; SELECT FROM waybill.deliveries FOR UPDATE").await
+        other.batch_execute("SET lock_timeout = '500ms'; SELECT FROM waybill.deliveries FOR UPDATE").await
     });
     locked.expect("no lock is held for long");
     // Rows that the other has locked at the time are left to the next round.

@@ -32,6 +32,14 @@ impl App {
         retention::run_once(self.engine(), &by_default()).await.expect("a round")
     }
 
+    /// Returns how many seconds removal from a table is behind, according to the metrics.
+    pub(crate) async fn retention_lag(&self, table: &str) -> f64 {
+        let metrics = self.get("/metrics").await.expect(200).text;
+        let line = format!("waybill_retention_lag_seconds{{table=\"{table}\"}} ");
+        let value = metrics.lines().find_map(|found| found.strip_prefix(&line)).unwrap_or_else(|| panic!("{metrics}"));
+        value.parse().expect("a number")
+    }
+
     /// Returns whether an event exists, according to the API.
     pub(crate) async fn has_event(&self, id: i64) -> bool {
         let reply = self.get(&format!("/events/{id}")).await;

@@ -6,6 +6,7 @@
 mod archive;
 pub mod event_log;
 pub mod events;
+mod limited;
 mod pace;
 mod walk;
 
@@ -14,6 +15,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
@@ -21,11 +25,15 @@ use crate::domain::retention::Retention;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::retention::{RetentionRule, delete_old_rows, rules};
+use limited::{Removal, take_step};
+use pace::StepRows;
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// The maximum number of rows that one statement deletes.
-const ROWS_PER_DELETE: i64 = 500;
+/// The time after which it is the next table's turn, however many old rows are left, and the pause before the next round
+/// if there are any.
+const TURN_TIME: Duration = Duration::from_secs(10);
+const PAUSE_BETWEEN_TURNS: Duration = Duration::from_secs(1);
 
 /// For how long everything is kept that an operator can set.
 #[derive(Debug, Clone)]
@@ -61,12 +69,28 @@ pub type RemovedRows = BTreeMap<&'static str, usize>;
 /// Removes everything that is older than its retention, except for the event log. Returns what was removed.
 pub async fn run_once(engine: &Engine, settings: &RetentionSettings) -> Result<RemovedRows, Error> {
     let mut removed = events::run_once(engine, settings.events).await?;
-    removed.extend(delete_by_rules(engine, settings, &CaughtUp::default()).await?);
-    Ok(removed)
+    let caught_up = CaughtUp::default();
+    loop {
+        let round = delete_by_rules(engine, settings, &caught_up).await?;
+        for (table, rows) in round.removed {
+            *removed.entry(table).or_default() += rows;
+        }
+        if !round.has_more {
+            return Ok(removed);
+        }
+    }
+}
+
+/// A round over all small tables.
+#[derive(Debug, Default)]
+struct Round {
+    removed: RemovedRows,
+    /// Whether a table has old rows left.
+    has_more: bool,
 }
 
 /// When each table was last cleaned up completely.
-struct CaughtUp {
+pub(crate) struct CaughtUp {
     start: Instant,
     tables: Mutex<BTreeMap<&'static str, Instant>>,
 }
@@ -78,8 +102,10 @@ impl Default for CaughtUp {
 }
 
 impl CaughtUp {
-    fn note(&self, table: &'static str) {
+    /// Records that a table is clean. Returns its lag.
+    fn note(&self, table: &'static str) -> f64 {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).insert(table, Instant::now());
+        0.0
     }
 
     /// Returns the time since a table was cleaned up, or since the start. No row can be overdue for longer.
@@ -90,43 +116,61 @@ impl CaughtUp {
 }
 
 /// Deletes the old rows of all small tables.
-async fn delete_by_rules(
-    engine: &Engine,
-    settings: &RetentionSettings,
-    caught_up: &CaughtUp,
-) -> Result<RemovedRows, Error> {
-    let mut deleted = BTreeMap::new();
-    let mut failure = None;
-    // A table whose rows are locked does not keep the others from being cleaned up.
+async fn delete_by_rules(engine: &Engine, settings: &RetentionSettings, caught_up: &CaughtUp) -> Result<Round, Error> {
+    let (mut round, mut failure) = (Round::default(), None);
+    // A table whose rows are locked, or are too many, does not keep the others from being cleaned up.
     for rule in rules(settings.dead_letters, settings.log, settings.audit) {
-        let lag = match delete_all(engine, &rule).await {
-            Ok(rows) => {
-                deleted.insert(rule.table, rows);
-                caught_up.note(rule.table);
-                0.0
+        let has_more = match delete_in_turn(engine, &rule).await {
+            Ok((rows, has_more)) => {
+                round.removed.insert(rule.table, rows);
+                round.has_more |= has_more;
+                has_more
             }
             Err(error) => {
                 failure = failure.or(Some(error));
-                caught_up.lag_seconds(rule.table)
+                true
             }
         };
+        let lag = if has_more { caught_up.lag_seconds(rule.table) } else { caught_up.note(rule.table) };
         engine.metrics().set_retention_lag(rule.table, lag);
     }
-    failure.map_or(Ok(deleted), Err)
+    failure.map_or(Ok(round), Err)
 }
 
-/// Deletes in small steps: a busy queue leaves more behind between two rounds than one statement
-/// should delete.
-async fn delete_all(engine: &Engine, rule: &RetentionRule) -> Result<usize, Error> {
-    let mut deleted = 0;
-    loop {
+/// Deletes in small steps: a busy queue leaves more behind between two rounds than one statement should delete. Returns
+/// the number of rows, and whether more are left.
+async fn delete_in_turn(engine: &Engine, rule: &RetentionRule) -> Result<(usize, bool), Error> {
+    let (began, mut deleted, mut step_rows) = (Instant::now(), 0, StepRows::default());
+    let old_rows = OldRows { rule, now: engine.now() };
+    while began.elapsed() < TURN_TIME {
         let mut conn = engine.database().connection().await?;
-        let rows = delete_old_rows(&mut conn, rule, engine.now(), ROWS_PER_DELETE).await?;
+        let (rows, max_rows) = take_step(&mut conn, &mut step_rows, &old_rows).await?;
         engine.metrics().count_removed(rule.table, rows as u64);
         deleted += rows;
-        if (rows as i64) < ROWS_PER_DELETE {
-            return Ok(deleted);
+        // Rows that are in use are skipped, so a step that has deleted a little less than it might is not the last.
+        if (rows as i64) < max_rows / 2 {
+            return Ok((deleted, false));
         }
+    }
+    Ok((deleted, true))
+}
+
+/// The old rows of a small table.
+struct OldRows<'a> {
+    rule: &'a RetentionRule,
+    now: Option<DateTime<Utc>>,
+}
+
+impl Removal for OldRows<'_> {
+    /// How many rows were deleted, of how many at most.
+    type Removed = (usize, i64);
+
+    async fn remove(&self, conn: &mut AsyncPgConnection, max_rows: i64) -> QueryResult<(usize, i64)> {
+        Ok((delete_old_rows(conn, self.rule, self.now, max_rows).await?, max_rows))
+    }
+
+    fn rows_of((rows, _): &(usize, i64)) -> i64 {
+        *rows as i64
     }
 }
 
@@ -138,10 +182,11 @@ pub(crate) async fn run(engine: Engine, settings: RetentionSettings, shutdown: C
         .run(engine, shutdown, |engine| {
             let (settings, caught_up) = (&settings, &caught_up);
             async move {
-                for (table, rows) in delete_by_rules(&engine, settings, caught_up).await? {
+                let round = delete_by_rules(&engine, settings, caught_up).await?;
+                for (table, rows) in round.removed {
                     log::debug!(table, rows; "old rows were deleted");
                 }
-                Ok(None)
+                Ok(round.has_more.then_some(PAUSE_BETWEEN_TURNS))
             }
         })
         .await;

@@ -21,8 +21,10 @@ const FIRST_ROWS: i64 = 100;
 const MIN_ROWS: i64 = 10;
 const MAX_ROWS: i64 = 500;
 
-/// A search that finds nothing pauses for this many times as long as a step took.
+/// A search that finds nothing pauses for this many times as long as a step took, and at most for so long: other
+/// namespaces wait for their turn.
 const SEARCH_PAUSE_FACTOR: u32 = 50;
+const MAX_SEARCH_PAUSE: Duration = Duration::from_secs(1);
 
 /// While workers need the database, removal pauses for this many times as long as a step took.
 const YIELD_FACTOR: f64 = 6.0;
@@ -44,12 +46,13 @@ impl Default for StepRows {
 }
 
 impl StepRows {
-    /// Adapts to a step that has removed `removed` rows in `took`. A step that removed few says nothing about
-    /// the time that it takes to remove many.
-    pub(super) fn adapt(&mut self, removed: i64, took: Duration) {
+    /// Adapts to a step that has visited or removed `done` rows in `took`. A step that did little says nothing about
+    /// the time that it takes to do much. One that only visited many is followed by a larger one, which is cancelled if
+    /// it finds too much to remove.
+    pub(super) fn adapt(&mut self, done: i64, took: Duration) {
         if took > STEP_TIME {
             self.halve();
-        } else if took < STEP_TIME / 2 && removed * 2 >= self.0 {
+        } else if took < STEP_TIME / 2 && done * 2 >= self.0 {
             self.0 = (self.0 * 2).min(MAX_ROWS);
         }
     }
@@ -76,7 +79,7 @@ pub(super) fn pause_of_search(removed: &RemovedEvents, took: Duration) -> Durati
         return Duration::ZERO;
     }
     let waste = 1.0 - removed.events as f64 / removed.visited as f64;
-    (took * SEARCH_PAUSE_FACTOR).mul_f64(waste)
+    (took * SEARCH_PAUSE_FACTOR).mul_f64(waste).min(MAX_SEARCH_PAUSE)
 }
 
 /// Returns the pause for workers after a step. It is shorter while removal lags behind.
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_removed_little_does_not_make_the_next_one_larger() {
+    fn a_step_that_did_little_does_not_make_the_next_one_larger() {
         let mut rows = StepRows::default();
         rows.adapt(FIRST_ROWS / 2 - 1, SHORT);
         assert_eq!(rows.0, FIRST_ROWS);
@@ -141,6 +144,7 @@ mod tests {
         assert_eq!(pause_of_search(&step(100, 0), SHORT), SHORT * SEARCH_PAUSE_FACTOR);
         assert_eq!(pause_of_search(&step(100, 50), SHORT), SHORT * SEARCH_PAUSE_FACTOR / 2);
         assert_eq!(pause_of_search(&step(0, 0), SHORT), Duration::ZERO);
+        assert_eq!(pause_of_search(&step(100, 0), Duration::from_secs(4)), MAX_SEARCH_PAUSE);
     }
 
     #[test]

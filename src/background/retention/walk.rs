@@ -16,10 +16,10 @@ use diesel_async::AsyncPgConnection;
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::engine::Engine;
-use crate::error::{Error, OutageKind};
-use crate::store::connection::transactions::{begin, commit, roll_back};
+use crate::error::Error;
 use crate::store::retention::events::{RemovalStep, RemovedEvents, remove_events, remove_pushes};
 
+use super::limited::{Removal, take_step};
 use super::pace::StepRows;
 
 /// The share of the retention that the front waits after it, so that events that took some time have also
@@ -41,7 +41,9 @@ pub(super) struct Walk {
     rows: StepRows,
     last_step: LastStep,
     last_step_at: Instant,
-    /// By how much the walk was behind after its last step that did not fail, and when that was.
+    /// The number of steps that have failed one after the other.
+    failures: u32,
+    /// By how much the walk was behind after the last step that told, and when that was.
     lag_seconds: f64,
     lag_known_at: Instant,
 }
@@ -52,17 +54,23 @@ enum LastStep {
     HasMore,
     CaughtUp,
     FoundNothing,
+    /// Another server removes events.
+    NotOurs,
     Failed,
 }
 
 /// For how long a walk rests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
-    /// When it has caught up, or has failed.
+    /// When it has caught up, or another server removes events.
     pub short: Duration,
     /// When its last step has found nothing.
     pub long: Duration,
 }
+
+/// The longest rest of a walk whose steps fail. It is doubled with each failure, because a failing step may hold up the
+/// steps of other namespaces for seconds.
+const LONGEST_REST_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// What one step has done.
 #[derive(Debug)]
@@ -107,6 +115,7 @@ impl Walk {
             rows: StepRows::default(),
             last_step: LastStep::HasMore,
             last_step_at: Instant::now(),
+            failures: 0,
             lag_seconds: 0.0,
             lag_known_at: Instant::now(),
         }
@@ -116,36 +125,45 @@ impl Walk {
     pub(super) fn is_due(&self, rest: Rest) -> bool {
         let rest = match self.last_step {
             LastStep::HasMore => Duration::ZERO,
-            LastStep::CaughtUp | LastStep::Failed => rest.short,
+            LastStep::CaughtUp | LastStep::NotOurs => rest.short,
             LastStep::FoundNothing => rest.long,
+            LastStep::Failed => (rest.short * 2_u32.saturating_pow(self.failures - 1)).min(LONGEST_REST_OF_FAILURE),
         };
         self.last_step_at.elapsed() >= rest
     }
 
-    /// Returns the age beyond the retention of the events that are still to be visited. While steps fail nothing leaves,
-    /// so it grows.
+    /// Returns the age beyond the retention of the events that are still to be visited. It grows while steps fail, or
+    /// while nothing is known about those of another server.
     pub(super) fn lag_seconds(&self) -> f64 {
-        self.lag_seconds + self.failing_seconds()
+        self.lag_seconds + self.unknown_seconds()
     }
 
-    /// Returns the time since the last step that did not fail, or 0 if the last one did not.
-    fn failing_seconds(&self) -> f64 {
-        if self.last_step == LastStep::Failed { self.lag_known_at.elapsed().as_secs_f64() } else { 0.0 }
+    /// Returns the time since a step told by how much the walk is behind, or 0 if that was the last one.
+    fn unknown_seconds(&self) -> f64 {
+        match self.last_step {
+            LastStep::NotOurs | LastStep::Failed => self.lag_known_at.elapsed().as_secs_f64(),
+            LastStep::HasMore | LastStep::CaughtUp | LastStep::FoundNothing => 0.0,
+        }
     }
 
     /// Records a failure.
     pub(super) fn note_failure(&mut self) {
         (self.last_step, self.last_step_at) = (LastStep::Failed, Instant::now());
+        self.failures = self.failures.saturating_add(1);
     }
 
     fn note_success(&mut self, step: &Step) {
         let now = Instant::now();
         self.last_step = match step.removed {
+            RemovedEvents { is_ours: false, .. } => LastStep::NotOurs,
             _ if step.has_more() => LastStep::HasMore,
-            RemovedEvents { is_ours: true, visited: 0, .. } => LastStep::FoundNothing,
+            RemovedEvents { visited: 0, .. } => LastStep::FoundNothing,
             _ => LastStep::CaughtUp,
         };
-        (self.last_step_at, self.lag_known_at, self.lag_seconds) = (now, now, step.lag_seconds());
+        (self.last_step_at, self.failures) = (now, 0);
+        if self.last_step != LastStep::NotOurs {
+            (self.lag_known_at, self.lag_seconds) = (now, step.lag_seconds());
+        }
     }
 
     /// Removes the next events. An event with too many pushes for one step is removed over several.
@@ -161,87 +179,66 @@ impl Walk {
     async fn try_step(&mut self, engine: &Engine, scope: &Scope) -> Result<Step, Error> {
         let mut conn = engine.database().connection().await?;
         let began = Instant::now();
-        let mut removed = self.remove_events(&mut conn, scope, engine.key_seconds()).await?;
-        self.after = removed.last_id.unwrap_or(self.after);
+        let (retention_seconds, key_seconds) = (self.retention_seconds, engine.key_seconds());
+        let (created_seconds, after) = (self.created_seconds, self.after);
+        let events = Events { scope, retention_seconds, created_seconds, after, key_seconds };
+        let mut removed = take_step(&mut conn, &mut self.rows, &events).await?;
+        let mut done_to = removed.last_id.unwrap_or(after);
         if let Some(event_id) = removed.large_event_id {
-            let pushes = self.remove_pushes(&mut conn, scope, event_id).await?;
+            let pushes = Pushes { scope, retention_seconds, event_id };
+            let pushes = take_step(&mut conn, &mut self.rows, &pushes).await?;
             removed.pushes += pushes;
             if pushes == 0 {
-                self.after = event_id.0;
+                removed.visited += 1;
+                done_to = event_id.0;
             }
         }
+        // Not before: if the pushes could not be removed, the same events are visited again.
+        self.after = done_to;
         Ok(Step { removed, took: began.elapsed() })
     }
+}
 
-    async fn remove_events(
-        &mut self,
-        conn: &mut AsyncPgConnection,
-        scope: &Scope,
-        key_seconds: f64,
-    ) -> Result<RemovedEvents, Error> {
-        loop {
-            let step = RemovalStep {
-                retention_seconds: self.retention_seconds,
-                created_seconds: self.created_seconds,
-                after: self.after,
-                max_rows: self.rows.0,
-                key_seconds,
-            };
-            let began = Instant::now();
-            begin(conn, self.rows.time_limit()).await?;
-            let result = remove_events(conn, scope, &step).await;
-            if let Some(removed) = finish(conn, result, &mut self.rows).await? {
-                self.rows.adapt(removed.events + removed.pushes, began.elapsed());
-                return Ok(removed);
-            }
-        }
+/// The events behind `after`.
+struct Events<'a> {
+    scope: &'a Scope,
+    retention_seconds: f64,
+    created_seconds: f64,
+    after: i64,
+    key_seconds: f64,
+}
+
+impl Removal for Events<'_> {
+    type Removed = RemovedEvents;
+
+    async fn remove(&self, conn: &mut AsyncPgConnection, max_rows: i64) -> QueryResult<RemovedEvents> {
+        let Events { scope, retention_seconds, created_seconds, after, key_seconds } = *self;
+        let step = RemovalStep { retention_seconds, created_seconds, after, max_rows, key_seconds };
+        remove_events(conn, scope, &step).await
     }
 
-    async fn remove_pushes(
-        &mut self,
-        conn: &mut AsyncPgConnection,
-        scope: &Scope,
-        event_id: EventId,
-    ) -> Result<i64, Error> {
-        loop {
-            let began = Instant::now();
-            begin(conn, self.rows.time_limit()).await?;
-            let result = remove_pushes(conn, scope, self.retention_seconds, event_id, self.rows.0).await;
-            if let Some(pushes) = finish(conn, result, &mut self.rows).await? {
-                self.rows.adapt(pushes, began.elapsed());
-                return Ok(pushes);
-            }
-        }
+    fn rows_of(removed: &RemovedEvents) -> i64 {
+        removed.visited.max(removed.events + removed.pushes)
     }
 }
 
-/// Ends the transaction of a step. Returns `None` if the step was cancelled because it took too long: it is to be done
-/// again with fewer rows.
-async fn finish<T>(
-    conn: &mut AsyncPgConnection,
-    result: QueryResult<T>,
-    rows: &mut StepRows,
-) -> Result<Option<T>, Error> {
-    match result.map_err(Error::from) {
-        Ok(done) => {
-            commit(conn).await?;
-            Ok(Some(done))
-        }
-        Err(error) => {
-            // An error of the rollback is ignored: the first error is the cause.
-            let _ = roll_back(conn).await;
-            let was_limited = rows.is_limited();
-            // Whatever failed, the next step is smaller: the smallest one has no limit that it could fail by.
-            rows.halve();
-            if was_limited && was_cancelled(&error) { Ok(None) } else { Err(error) }
-        }
-    }
+/// Pushes of an event that has too many of them for one step.
+struct Pushes<'a> {
+    scope: &'a Scope,
+    retention_seconds: f64,
+    event_id: EventId,
 }
 
-/// Returns whether a statement was cancelled because it took too long. If that was while it was prepared, the error is that
-/// of the next one in the aborted transaction.
-fn was_cancelled(error: &Error) -> bool {
-    error.is_outage(OutageKind::TooSlow) || matches!(error, Error::Internal(text) if text.starts_with("25P02"))
+impl Removal for Pushes<'_> {
+    type Removed = i64;
+
+    async fn remove(&self, conn: &mut AsyncPgConnection, max_rows: i64) -> QueryResult<i64> {
+        remove_pushes(conn, self.scope, self.retention_seconds, self.event_id, max_rows).await
+    }
+
+    fn rows_of(pushes: &i64) -> i64 {
+        *pushes
+    }
 }
 
 /// The search for events that the front has left.
@@ -263,9 +260,10 @@ impl Search {
         self.walk.is_due(rest)
     }
 
-    /// Returns the time for which the search has failed. How late the events are that it has not reached is not known.
+    /// Returns the time for which the search has failed, or was another server's. How late the events are that it has not
+    /// reached is not known.
     pub(super) fn lag_seconds(&self) -> f64 {
-        self.walk.failing_seconds()
+        self.walk.unknown_seconds()
     }
 
     /// Records a failure.
@@ -329,6 +327,19 @@ mod tests {
     }
 
     #[test]
+    fn the_lag_grows_while_another_server_has_every_step() {
+        let mut walk = Walk::front(Duration::from_secs(60));
+        walk.note_success(&step(10, true));
+        let mut others = step(0, false);
+        others.removed.is_ours = false;
+        walk.note_success(&others);
+        walk.lag_known_at -= Duration::from_secs(100);
+        assert!(walk.lag_seconds() >= 130.0, "what the other one does is not known");
+        walk.note_success(&step(10, false));
+        assert_eq!(walk.lag_seconds(), 0.0);
+    }
+
+    #[test]
     fn a_walk_rests_by_what_its_last_step_has_found() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let rest = Rest { short: second, long: minute };
@@ -344,5 +355,10 @@ mod tests {
         rests_for(&|walk| walk.note_success(&step(10, false)), second);
         rests_for(&|walk| walk.note_success(&step(0, false)), minute);
         rests_for(&Walk::note_failure, second);
+        rests_for(&Walk::note_failure, second * 2);
+        (0..40).for_each(|_| walk.note_failure());
+        assert!(!walk.is_due(rest));
+        walk.last_step_at -= LONGEST_REST_OF_FAILURE;
+        assert!(walk.is_due(rest));
     }
 }

@@ -12,6 +12,21 @@ pub(crate) async fn begin(conn: &mut AsyncPgConnection, limit: Duration) -> Resu
     Ok(AnsiTransactionManager::begin_transaction_sql(conn, &sql).await?)
 }
 
+/// Begins a transaction as [`begin`] does. It is rolled back if it waits longer than `idle_limit` for its next statement.
+pub(crate) async fn begin_limited(
+    conn: &mut AsyncPgConnection,
+    limit: Duration,
+    idle_limit: Duration,
+) -> Result<(), Error> {
+    let idle_limit = idle_limit.as_millis().max(1);
+    // The limit of statements comes last: it limits those behind it.
+    let sql = format!(
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {idle_limit}; SET LOCAL statement_timeout = {}",
+        limit.as_millis().max(1)
+    );
+    Ok(AnsiTransactionManager::begin_transaction_sql(conn, &sql).await?)
+}
+
 /// Commits the transaction.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(AnsiTransactionManager::commit_transaction(conn).await?)

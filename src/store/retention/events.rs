@@ -59,7 +59,7 @@ pub struct RemovedEvents {
     pub lag_seconds: Option<f64>,
 }
 
-/// Removes the finished events of one step. The statement commits on its own.
+/// Removes the finished events of one step.
 pub async fn remove_events(
     conn: &mut AsyncPgConnection,
     scope: &Scope,

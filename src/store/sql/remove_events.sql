@@ -139,7 +139,8 @@ events_removed AS (
     DELETE FROM waybill.events e USING removable r WHERE e.ctid = r.event_ctid RETURNING 1
 )
 SELECT turn.is_ours,
-       (SELECT count(*) FROM old) AS visited,
+       -- Those that the step is done with.
+       (SELECT count(*) FROM old WHERE id < coalesce((SELECT id FROM next), 9223372036854775807)) AS visited,
        (SELECT count(*) FROM events_removed) AS events,
        (SELECT count(*) FROM pushes_removed) AS pushes,
        (SELECT count(*) FROM tags_removed) AS tags,

@@ -206,6 +206,10 @@ async fn a_locked_table_does_not_keep_the_others_from_being_cleaned_up() {
     insert_old_workers(&app).await;
     let held = HeldTable::lock(&app.url, "waybill.claim_requests").await;
     retention::run_once(app.engine(), &by_default()).await.expect_err("the table is locked");
+    assert!(app.retention_lag("claim_requests").await > 0.0);
+    assert_eq!(app.retention_lag("workers").await, 0.0);
     held.unlock().await;
     assert_eq!(app.count("SELECT count(*) FROM waybill.workers WHERE worker_id = 'w:8'").await, 0);
+    app.remove_old().await;
+    assert_eq!(app.retention_lag("claim_requests").await, 0.0);
 }
