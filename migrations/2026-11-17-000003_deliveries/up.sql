@@ -65,9 +65,10 @@ CREATE TABLE waybill.deliveries (
     worker_id         text,                           -- who claimed it last
     PRIMARY KEY (namespace_id, id)
 ) WITH (
-    -- Leave each row room on its page for its next version, and vacuum by the number of dead rows rather than by a
-    -- share of a table that may be huge.
-    fillfactor = 60,
+    -- Leave each row room on its page for its next version: a batch claims all rows of a page at once, and until that
+    -- statement has ended, both versions of each are there. Vacuum by the number of dead rows rather than by a share of
+    -- a table that may be huge.
+    fillfactor = 40,
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
