@@ -22,6 +22,7 @@ mod pushes;
 mod statements;
 mod stats;
 mod tenants;
+mod trails;
 
 use diesel::sql_types::{BigInt, Json, Nullable};
 use diesel::{QueryableByName, sql_query};

@@ -375,6 +375,29 @@ async fn a_total_is_exact_up_to_a_thousand_and_says_so_beyond_it() {
     }
 }
 
+/// Of these, the row of each event is looked up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_total_of_claimed_or_completed_events_is_exact_up_to_a_hundred_and_says_so_beyond_it() {
+    async fn check(app: &App, query: &str, is_exact: bool) {
+        let page = list(app, query).await;
+        assert_eq!((&page["total"], &page["total_is_exact"]), (&json!(100), &json!(is_exact)), "{query}");
+    }
+    let app = App::start().await;
+    let mut held = Vec::new();
+    for (count, is_exact) in [(100, true), (1, false)] {
+        publish_many(&app, count, "email").await;
+        let claimed = app.claim_batch("email", "w:1", count).await;
+        held.extend(claimed.iter().map(|event| json!({"event_id": event["id"], "action": "complete"})));
+        check(&app, "?limit=1&status=PROCESSING", is_exact).await;
+        check(&app, "?limit=1&worker_id=w:1", is_exact).await;
+    }
+    for (settlements, is_exact) in [(&held[..100], true), (&held[100..], false)] {
+        let results = app.settle_batch("w:1", settlements).await;
+        assert!(results.iter().all(|result| result["accepted"] == true), "{results:?}");
+        check(&app, "?limit=1&status=COMPLETED", is_exact).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_total_counts_all_pages_whatever_the_cursor() {
     let app = with_short_scans().await;

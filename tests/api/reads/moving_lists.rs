@@ -4,11 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use waybill::background::retention::events::run_once;
+use waybill::domain::retention::Retention;
 
-use crate::support::App;
+use crate::retention::old_events;
+use crate::support::{App, database};
 
 /// The number of events that stand still in each state.
 const STILL: usize = 9;
+
+/// The number of old events before all others, which are removed meanwhile.
+const OLD: usize = 5_000;
 
 /// The number of moves during which the lists are read, at least, and at which movers rest: a list has to end.
 const MOVES: usize = 100;
@@ -133,6 +139,11 @@ async fn move_events(app: &App, moves: &AtomicUsize, done: &AtomicBool) {
     }
 }
 
+/// Removes the old events. Returns their number.
+async fn remove_events(app: &App) -> usize {
+    run_once(app.engine(), Retention::Seconds(3_600)).await.expect("a round")["events"]
+}
+
 /// Follows a list to its end and checks that it has what stands still, each once and in order.
 async fn check(app: &App, still: &Still, order: &str) {
     let Still { list, ids } = still;
@@ -148,8 +159,9 @@ async fn check(app: &App, still: &Still, order: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_neither_repeat_nor_skip_what_stands_still_while_other_events_move() {
+async fn pages_neither_repeat_nor_skip_what_stands_still_while_other_events_move_and_leave() {
     let app = App::start().await;
+    database::execute(&app.url, &old_events(OLD)).await;
     let by_state = stand_still(&app).await;
     let mut lists = lists_of_events(&app, &by_state).await;
     lists.extend(lists_of_entries(&app).await);
@@ -169,8 +181,10 @@ async fn pages_neither_repeat_nor_skip_what_stands_still_while_other_events_move
         done.store(true, Ordering::Relaxed);
         rounds
     };
-    let (rounds, (), ()) = tokio::join!(read, move_events(&app, &moves, &done), move_events(&app, &moves, &done));
+    let (rounds, (), (), removed) =
+        tokio::join!(read, move_events(&app, &moves, &done), move_events(&app, &moves, &done), remove_events(&app));
     let moves = moves.into_inner();
-    println!("{moves} moves during {rounds} rounds");
+    println!("{moves} moves and {removed} removals during {rounds} rounds");
+    assert_eq!(removed, OLD);
     assert!(moves >= MOVES, "only {moves} events moved while the lists were read {rounds} times");
 }
