@@ -191,8 +191,9 @@ def retention_part(retention):
     summary = retention["summary"]
     body = [[name, "–" if summary[key] is None else form.format(summary[key]), asked or "–"]
             for name, key, form, asked in RETENTION_ROWS]
-    return (f"\n## Removal of events\n\n`{retention['workload']}` at full speed for {retention['seconds'] / 60:g} minutes, once with "
-            f"events kept for ever and once for {retention['retention_seconds']} seconds, each on a new database. "
+    return (f"\n## Removal of events\n\n`{retention['workload']}` at full speed, for {retention['seconds'] / 60:g} minutes with events "
+            f"kept for {retention['retention_seconds']} seconds, and for {retention['without']['seconds'] / 60:.2g} minutes with "
+            f"events kept for ever, each on a new database. "
             f"{summary['removed']:,.0f} events were removed. Measured on {retention['date']}; other guests of the host took "
             f"{retention['steal_percent']} % of the processor time.\n\n" + table(["figure", "measured", "target"], body))
 
@@ -208,9 +209,11 @@ def lists_part(lists):
         return [one["with_lists"][figure] / one["without_lists"][figure] for one in lists["rounds"]]
     body = [[name, f"{lists['summary'][figure]:.3f} ({min(ratios(figure)):.2f}–{max(ratios(figure)):.2f})",
              "at least 0.95" if figure == "rate" else "–"] for name, figure in LIST_ROWS]
+    verdict = "reached" if lists["summary"]["rate"] >= 0.95 else "not reached"
     return (f"\n## The price of lists\n\nPublishing at 64 connections with the indexes that serve only lists, relative to "
             f"publishing without them, in turn on two databases: medians of {len(lists['rounds'])} rounds, with the lowest and "
-            f"the highest. Measured on {lists['conditions']['date']}.\n\n" + table(["figure", "measured", "target"], body))
+            f"the highest. Measured on {lists['conditions']['date']}. The target is {verdict}.\n\n"
+            + table(["figure", "measured", "target"], body))
 
 
 def settings_part(settings):
@@ -237,7 +240,12 @@ def profile_part(profile):
     return (f"\n## Where the time goes\n\nProcessor time per event of the server, of all processes of PostgreSQL and of the "
             f"load generator, and the share of the machine that was idle: medians of "
             f"{len(next(iter(profile['rounds'].values())))} rounds.{flush} Measured on {profile['date']}.\n\n"
-            + table(["workload", "rate", "server", "PostgreSQL", "load", "idle"], body))
+            + table(["workload", "rate", "server", "PostgreSQL", "load", "idle"], body)
+            + "\nTwo batches run at once, and the log is flushed by one of them at a time, so a part of the machine is idle. The "
+            "decisions on [warm connections](../docs/decisions/0045-warm-connections.md), [claims]"
+            "(../docs/decisions/0044-a-claim-from-one-queue.md), [lanes](../docs/decisions/0038-lanes-keep-their-transactions.md) "
+            "and [the schema](../docs/decisions/0022-one-schema-for-the-first-release.md) say what was tried, and what the rest "
+            "of the time is for.\n")
 
 
 def page(results, parts, peers):

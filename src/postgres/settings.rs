@@ -23,7 +23,7 @@ const TUNING: &[(&str, &str)] = &[
     // Only a default; `startup` derives the value from `--db-connections`.
     ("max_connections", "64"),
     // Reading the trail of an event that has left locks every weekly partition of the event log and its indexes:
-    // three years are 1,400 locks for each concurrent reader.
+    // three years are 1,300 locks for each concurrent reader.
     ("max_locks_per_transaction", "1024"),
     // Keeps the hot tables (`ready`, open deliveries) in memory, and fits a small machine.
     ("shared_buffers", "256MB"),
