@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 pub(crate) const LABELLED_TAGS: usize = 50;
 
 /// The same for one namespace, so that it leaves room for others. It gets what they leave.
-const LABELLED_PER_NAMESPACE: usize = LABELLED_TAGS / 2;
+const LABELLED_PER_NAMESPACE: usize = 25;
 
 /// The label value of tags that have none of their own.
 const OTHER: &str = "other";
