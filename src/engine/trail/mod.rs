@@ -46,6 +46,9 @@ const BYTES_PER_READ: i64 = 512 * 1024;
 /// The time that a look may take. Others wait for it, and the network may have swallowed it.
 const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
+/// A stream that begins need not look at the log if somebody has done so within this time.
+const FRESH_LOOK: Duration = Duration::from_millis(100);
+
 /// The time that a list waits for open transactions that may add entries to it.
 const SETTLE_WITHIN: Duration = Duration::from_millis(200);
 
@@ -166,7 +169,8 @@ impl Engine {
         let seat = trail.seats.take(scope.namespace)?;
         if !is_read {
             let mut conn = self.database().connection().await?;
-            self.look_at_log(&mut conn).await?;
+            // A thousand streams that begin at once must not look one after the other: the tailer would wait for them.
+            self.look_again_after(FRESH_LOOK, &mut conn).await?;
         }
         let reader = TrailReader::new(self.clone(), scope, filter, start, history, seat);
         trail.arrived.notify_one();
@@ -226,10 +230,15 @@ impl Engine {
 
     /// Looks at the transactions that write to the log. Callers that wait for the same look share it.
     async fn look_at_log(&self, conn: &mut AsyncPgConnection) -> Result<SettledLog, Error> {
+        self.look_again_after(Duration::ZERO, conn).await
+    }
+
+    /// Does the same, unless the latest look began less than this time before the call.
+    async fn look_again_after(&self, time: Duration, conn: &mut AsyncPgConnection) -> Result<SettledLog, Error> {
         let asked = Instant::now();
         let mut looks = self.trail().looks.lock().await;
         if let Some((began, log)) = looks.latest
-            && began >= asked
+            && began + time >= asked
         {
             return Ok(log);
         }
