@@ -388,9 +388,8 @@ async fn completions_that_lose_a_deadlock_are_retried() {
     held.unlock().await;
     let outcomes = reply_to(settling).await.expect(200).json()["results"].clone();
     assert_eq!((&outcomes[0]["accepted"], &outcomes[1]["accepted"]), (&true.into(), &true.into()));
-    assert_eq!(
-        database::count(&app.url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,
-        1
-    );
+    // On a busy machine, the repetition may take the first row before the test gets it, and lose once more.
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert!(database::count(&app.url, deadlocks).await >= 1);
     ledger::check(&app).await;
 }
