@@ -182,3 +182,13 @@ fn http_only_reads_from_the_store() {
         }
     }
 }
+
+/// `get_result` and `first` return with the first row: what fails behind it is never seen (`whole_result.rs`).
+#[test]
+fn the_store_reads_results_to_their_end() {
+    for source in sources().iter().filter(|source| !source.path.ends_with("whole_result.rs")) {
+        for word in ["get_result", "load_stream", ".first(conn)", ".first(&mut conn)", ".first(connection)"] {
+            assert!(!source.code.contains(word), "{word} in {}", source.path.display());
+        }
+    }
+}

@@ -12,6 +12,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use crate::error::Error;
 use crate::store::connection::connect::open;
 use crate::store::connection::migrate;
+use crate::store::connection::whole_result::LoadOne;
 
 /// The schema of Waybill, which is all that is backed up.
 pub(crate) const SCHEMA: &str = "waybill";
@@ -73,21 +74,21 @@ struct FlagRow {
 pub(crate) async fn take_snapshot(url: &str) -> Result<Snapshot, Error> {
     let mut conn = open(url, UNLIMITED).await?.connection;
     let exists = "SELECT to_regclass('waybill.histories') IS NOT NULL AS flag";
-    if !sql_query(exists).get_result::<FlagRow>(&mut conn).await?.flag {
+    if !sql_query(exists).load_one::<FlagRow>(&mut conn).await?.flag {
         return Err(Error::Internal("there is no data of Waybill in this database".into()));
     }
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-    let name: TextRow = sql_query("SELECT pg_export_snapshot() AS text").get_result(&mut conn).await?;
+    let name: TextRow = sql_query("SELECT pg_export_snapshot() AS text").load_one(&mut conn).await?;
     // `last_value` is not part of the snapshot: it may be newer, which does no harm here.
     let state = "SELECT split_part(current_setting('server_version'), ' ', 1) AS postgresql, now() AS taken_at, \
          (SELECT epoch FROM waybill.histories ORDER BY first_id DESC LIMIT 1) AS epoch, \
          (SELECT last_value FROM waybill.ids) AS last_id, \
          (SELECT max(version)::text FROM waybill.__diesel_schema_migrations) AS schema";
-    let state = sql_query(state).get_result(&mut conn).await?;
+    let state = sql_query(state).load_one(&mut conn).await?;
     let mut tables = BTreeMap::new();
     for TextRow { text: table } in list_tables(&mut conn).await? {
         let count = sql_query(format!("SELECT count(*) AS number FROM waybill.{}", quoted(&table)));
-        tables.insert(table, count.get_result::<NumberRow>(&mut conn).await?.number);
+        tables.insert(table, count.load_one::<NumberRow>(&mut conn).await?.number);
     }
     Ok(Snapshot { _conn: conn, name: name.text, state, tables })
 }
@@ -156,7 +157,7 @@ pub(crate) async fn read_restore_target(url: &str) -> Result<RestoreTarget, Erro
          to_regnamespace('waybill') IS NOT NULL AS is_taken, \
          (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'waybill' \
              AND pid <> pg_backend_pid()) AS servers";
-    Ok(sql_query(target).get_result(&mut conn).await?)
+    Ok(sql_query(target).load_one(&mut conn).await?)
 }
 
 /// Keeps other restores away from a database as long as this value lives. Otherwise one that fails would remove the mark
@@ -172,7 +173,7 @@ pub(crate) async fn lock_restore(url: &str) -> Result<Option<RestoreLock>, Error
     let mut conn = open(url, &own_name()).await?.connection;
     conn.batch_execute("SET idle_in_transaction_session_timeout = 0; BEGIN").await?;
     let take = "SELECT pg_try_advisory_xact_lock(hashtextextended('waybill.restore', 0)) AS flag";
-    let is_ours = sql_query(take).get_result::<FlagRow>(&mut conn).await?.flag;
+    let is_ours = sql_query(take).load_one::<FlagRow>(&mut conn).await?.flag;
     // As plain text, it ends the snapshot of the last statement, for which index builds would wait.
     conn.batch_execute("SELECT").await?;
     Ok(is_ours.then_some(RestoreLock { _conn: conn }))
@@ -195,7 +196,7 @@ pub(crate) async fn unmark_restore(url: &str) -> Result<(), Error> {
 /// Returns an error if a restore into this database has not finished.
 pub(crate) async fn refuse_unfinished_restore(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let is_marked = format!("SELECT to_regnamespace('{MARK}') IS NOT NULL AS flag");
-    match sql_query(is_marked).get_result::<FlagRow>(conn).await?.flag {
+    match sql_query(is_marked).load_one::<FlagRow>(conn).await?.flag {
         false => Ok(()),
         true => Err(Error::Internal(format!(
             "a restore into this database runs, or was interrupted. Run `waybill restore` again. To use the database as \
@@ -258,7 +259,7 @@ pub(crate) async fn finish_restore(url: &str) -> Result<(String, i64), Error> {
     let mut conn = open(url, UNLIMITED).await?.connection;
     conn.batch_execute("ANALYZE").await?;
     let present = "SELECT epoch, first_id FROM waybill.histories ORDER BY first_id DESC LIMIT 1";
-    let begun: Begun = sql_query(present).get_result(&mut conn).await?;
+    let begun: Begun = sql_query(present).load_one(&mut conn).await?;
     Ok((begun.epoch, begun.first_id))
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use diesel::{ConnectionError, ConnectionResult};
 use diesel_async::AsyncPgConnection;
-use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::SimpleAsyncConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -25,6 +25,7 @@ use crate::store::connection::dial::{Socket, Target, dial, targets};
 use crate::store::connection::sqlstate::SqlState;
 use crate::store::connection::stream::{Activity, DatabaseStream};
 use crate::store::connection::tls::client_config;
+use crate::store::connection::whole_result::LoadOne;
 
 /// The request for TLS, which PostgreSQL answers with one byte: its length, and a code.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -271,7 +272,7 @@ pub async fn is_read_only(connection: &mut AsyncPgConnection) -> diesel::QueryRe
         is_read_only: bool,
     }
     let query = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS is_read_only";
-    diesel::sql_query(query).get_result::<Row>(connection).await.map(|row| row.is_read_only)
+    diesel::sql_query(query).load_one::<Row>(connection).await.map(|row| row.is_read_only)
 }
 
 /// A TLS connector that wraps the decrypted stream in a [`DatabaseStream`].

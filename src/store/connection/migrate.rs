@@ -32,6 +32,7 @@ use crate::error::{Error, OutageKind};
 use crate::store::backup::refuse_unfinished_restore;
 use crate::store::connection::blocking::BlockingConnection;
 use crate::store::connection::connect::open;
+use crate::store::connection::whole_result::LoadOne;
 
 /// All migrations of this binary.
 pub const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
@@ -146,7 +147,7 @@ async fn lock(url: &str) -> Result<AsyncPgConnection, Error> {
     let take = format!("SELECT pg_try_advisory_xact_lock({LOCK}) AS is_so");
     let began = Instant::now();
     while began.elapsed() < LOCK_MIGRATIONS_WITHIN {
-        let row: BoolRow = diesel::sql_query(&take).get_result(&mut conn).await?;
+        let row: BoolRow = diesel::sql_query(&take).load_one(&mut conn).await?;
         end_snapshot(&mut conn).await?;
         if row.is_so {
             return Ok(conn);
@@ -263,7 +264,7 @@ pub(crate) fn versions() -> Result<Vec<String>, Error> {
 /// Returns whether the database has a table of applied migrations.
 pub(crate) async fn is_migrated(conn: &mut AsyncPgConnection) -> Result<bool, Error> {
     let sql = "SELECT to_regclass('waybill.__diesel_schema_migrations') IS NOT NULL AS is_so";
-    let row: BoolRow = diesel::sql_query(sql).get_result(conn).await?;
+    let row: BoolRow = diesel::sql_query(sql).load_one(conn).await?;
     Ok(row.is_so)
 }
 

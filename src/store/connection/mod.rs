@@ -13,3 +13,4 @@ pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod transactions;
 pub(crate) mod version;
+pub(crate) mod whole_result;

@@ -3,8 +3,9 @@
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Text;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 /// Which database this is.
@@ -18,5 +19,5 @@ pub(crate) struct DatabaseVersion {
 
 /// Returns the version of PostgreSQL and the name of the database.
 pub(crate) async fn read_database_version(conn: &mut AsyncPgConnection) -> QueryResult<DatabaseVersion> {
-    statement!("read_database_version").query().get_result(conn).await
+    statement!("read_database_version").query().load_one(conn).await
 }

@@ -7,10 +7,11 @@
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Integer};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::pages::{IdRow, Page};
 use crate::store::lists::payloads::PayloadSearch;
@@ -55,7 +56,7 @@ pub(crate) async fn last_id(conn: &mut AsyncPgConnection, scope: &Scope, target:
         Target::DeadLetters { .. } => statement!("last_dead_letter_id"),
         Target::Events { .. } | Target::HeldEvents { .. } | Target::Pushes { .. } => statement!("last_delivery_id"),
     };
-    let row: IdRow = statement.query().bind::<Integer, _>(scope.namespace).get_result(conn).await?;
+    let row: IdRow = statement.query().bind::<Integer, _>(scope.namespace).load_one(conn).await?;
     Ok(row.id)
 }
 

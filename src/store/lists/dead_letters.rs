@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::{DeliveryId, EventId, SubscriptionId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::filtered_query::{FilteredQuery, IndexRange};
 use crate::store::lists::pages::{IdRow, Page, page_end};
 use crate::store::statement::statement;
@@ -179,7 +180,7 @@ pub async fn get_dead_letter(
         .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use diesel::QueryResult;
 use diesel::prelude::{OptionalExtension, QueryDsl};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::push_context::{PushContext, read_push_context};
 use crate::store::lists::pushes::{PushRow, find_pushes, pushes_of_event};
 use crate::store::lists::related_events::{RelatedEvents, count_related_events};
@@ -51,7 +52,8 @@ pub async fn read_event_life(
     id: EventId,
 ) -> QueryResult<Option<EventLife>> {
     let Some(details) = get_event_details(conn, scope, id).await? else { return Ok(None) };
-    let backoff = events::table.find((scope.namespace, id)).select(events::backoff).first(conn).await.optional()?;
+    let backoff =
+        events::table.find((scope.namespace, id)).select(events::backoff).load_first(conn).await.optional()?;
     let entries = latest_logs_of_event(conn, scope, id, MAX_ENTRIES).await?;
     let earlier = match entries.as_slice().first().filter(|_| entries.len() as i64 == MAX_ENTRIES) {
         Some(first) => count_earlier_logs(conn, scope, id, first.id, MOST_EARLIER).await?,

@@ -8,10 +8,11 @@ use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::query_builder::BoxedSqlQuery;
 use diesel::sql_types::{BigInt, Double, Nullable, Text, Timestamptz};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 
 /// The number up to which rows are counted.
@@ -94,6 +95,6 @@ pub(crate) async fn examine<T: DeserializeOwned>(
     examination: Examination,
     now: Option<DateTime<Utc>>,
 ) -> Result<T, Error> {
-    let row: FactsRow = examination.query(now).get_result(conn).await?;
+    let row: FactsRow = examination.query(now).load_one(conn).await?;
     serde_json::from_str(&row.facts).map_err(|error| Error::Internal(format!("the facts of {examination:?}: {error}")))
 }

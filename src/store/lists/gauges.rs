@@ -7,6 +7,7 @@ use diesel::sql_types::{Array, BigInt, Double, Integer, Nullable, Text, Timestam
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::ready::QueueKey;
 
@@ -44,7 +45,7 @@ pub(crate) async fn read_gauges(
         .bind::<BigInt, _>(limit)
         .bind::<Nullable<Timestamptz>, _>(now)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 

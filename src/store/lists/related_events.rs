@@ -3,11 +3,12 @@
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::event_columns::EventColumns;
 
@@ -45,6 +46,6 @@ pub async fn count_related_events(
         .bind::<Nullable<Text>, _>(event.ordering_key.as_deref())
         .bind::<BigInt, _>(MOST_RELATED)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }

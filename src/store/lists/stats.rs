@@ -12,6 +12,7 @@ use crate::domain::ids::EventId;
 use crate::domain::scope::Scope;
 use crate::domain::stats::Counter;
 use crate::domain::stats::window::StatsWindow;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::tags::TagRow;
 use crate::store::statement::statement;
 
@@ -88,7 +89,7 @@ pub async fn read_stats(conn: &mut AsyncPgConnection, scope: &Scope, caps: Stats
         .bind::<Double, _>(caps.stale_seconds)
         .bind::<BigInt, _>(caps.waiting)
         .bind::<BigInt, _>(caps.others)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -100,7 +101,7 @@ pub async fn read_tag(conn: &mut AsyncPgConnection, scope: &Scope, tag: &str, co
         .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<Text, _>(tag)
         .bind::<BigInt, _>(count_cap)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 

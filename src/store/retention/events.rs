@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 
 /// The statement behind [`remove_events`], public for the cost tests.
@@ -75,7 +76,7 @@ pub async fn remove_events(
         .bind::<BigInt, _>(step.max_rows)
         .bind::<Double, _>(step.key_seconds)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -100,7 +101,7 @@ pub async fn remove_pushes(
         .bind::<BigInt, _>(event_id)
         .bind::<BigInt, _>(max_rows)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await?;
     Ok(removed.pushes)
 }

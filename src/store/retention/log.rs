@@ -11,6 +11,7 @@ use diesel::sql_types::{BigInt, Bool, Date, Double, Nullable, Text, Timestamptz}
 use diesel::{QueryResult, sql_query};
 
 use crate::store::connection::blocking::BlockingConnection;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 /// The lock of whoever drops weeks.
@@ -29,7 +30,7 @@ pub(crate) fn lock_dropping(conn: &mut BlockingConnection) -> QueryResult<bool> 
     }
     conn.batch_execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")?;
     let locked: Locked =
-        sql_query(format!("SELECT pg_try_advisory_xact_lock({DROP_LOCK}) AS is_ours")).get_result(conn)?;
+        sql_query(format!("SELECT pg_try_advisory_xact_lock({DROP_LOCK}) AS is_ours")).load_one_blocking(conn)?;
     conn.batch_execute("SELECT")?;
     Ok(locked.is_ours)
 }
@@ -84,9 +85,11 @@ pub(crate) fn move_old_log_lines(
         created: bool,
     }
     let query = statement!("find_oldest_default_log_day").query().bind::<Nullable<Timestamptz>, _>(now);
-    let Some(day) = query.bind::<Double, _>(age_seconds).get_result::<Oldest>(conn)?.day else { return Ok(false) };
+    let Some(day) = query.bind::<Double, _>(age_seconds).load_one_blocking::<Oldest, _>(conn)?.day else {
+        return Ok(false);
+    };
     let create = statement!("create_log_partition").query().bind::<Date, _>(day);
-    Ok(create.bind::<Text, _>(LOCK_TIMEOUT).get_result::<Created>(conn)?.created)
+    Ok(create.bind::<Text, _>(LOCK_TIMEOUT).load_one_blocking::<Created, _>(conn)?.created)
 }
 
 /// Detaches a partition from the event log. Fails if others use the log for longer than the time that they may be
@@ -115,7 +118,7 @@ pub(crate) fn count_log_blocks(conn: &mut BlockingConnection, name: &str) -> Que
     let size: Size = sql_query(format!(
         "SELECT pg_relation_size('waybill.{name}') / current_setting('block_size')::bigint AS blocks"
     ))
-    .get_result(conn)?;
+    .load_one_blocking(conn)?;
     Ok(size.blocks)
 }
 
@@ -138,5 +141,5 @@ pub(crate) fn read_log_lines(conn: &mut BlockingConnection, name: &str, begin: i
         "SELECT coalesce(string_agg(row_to_json(l) || E'\\n', '' ORDER BY id), '') AS text, count(*) AS count \
          FROM waybill.{name} l WHERE ctid >= '({begin},0)' AND ctid < '({end},0)'"
     ))
-    .get_result(conn)
+    .load_one_blocking(conn)
 }

@@ -13,6 +13,7 @@ use crate::domain::ids::{KeyId, NamespaceId};
 use crate::domain::publish_limits::PublishRate;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::{IdRow, Page};
 use crate::store::statement::statement;
 use crate::store::tables::schema::api_keys;
@@ -57,7 +58,7 @@ pub(crate) async fn insert_api_key(
         .bind::<Binary, _>(secret.hash().0.as_slice())
         .bind::<Text, _>(secret.shown())
         .bind::<BigInt, _>(max_keys)
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()?;
     Ok(row.map(|row| KeyId(row.id)))
@@ -154,7 +155,7 @@ struct Generation {
 
 /// Returns the present generation of the catalog.
 pub(crate) async fn load_key_generation(conn: &mut AsyncPgConnection) -> QueryResult<i64> {
-    let row: Generation = statement!("load_key_generation").query().cached().get_result(conn).await?;
+    let row: Generation = statement!("load_key_generation").query().cached().load_one(conn).await?;
     Ok(row.generation)
 }
 
@@ -281,7 +282,7 @@ pub(crate) struct Count {
 /// Returns the number of keys, of all namespaces, that may do everything and are in use.
 pub(crate) async fn count_admin_keys(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
     let query = statement!("count_admin_keys").query().bind::<Nullable<Timestamptz>, _>(scope.now);
-    let row: Count = query.get_result(conn).await?;
+    let row: Count = query.load_one(conn).await?;
     Ok(row.count)
 }
 
@@ -301,7 +302,7 @@ pub(crate) async fn replace_key_secret(
         .bind::<Binary, _>(secret.hash().0.as_slice())
         .bind::<Text, _>(secret.shown())
         .bind::<Double, _>(overlap_seconds)
-        .get_result(conn)
+        .load_one(conn)
         .await?;
     Ok(row.count)
 }
@@ -329,5 +330,5 @@ pub(crate) async fn is_name_in_use(conn: &mut AsyncPgConnection, scope: &Scope, 
         .filter(api_keys::namespace_id.eq(scope.namespace))
         .filter(api_keys::name.eq(name))
         .filter(api_keys::revoked_at.is_null());
-    diesel::select(diesel::dsl::exists(in_use)).get_result(conn).await
+    diesel::select(diesel::dsl::exists(in_use)).load_one(conn).await
 }

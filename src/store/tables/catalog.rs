@@ -13,6 +13,7 @@ use crate::domain::ids::{NamespaceId, SubscriptionId};
 use crate::domain::publish_limits::NamespaceLimits;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::limits::read_limits;
@@ -60,7 +61,7 @@ pub(crate) async fn load_generations(conn: &mut AsyncPgConnection) -> QueryResul
 /// Returns the generation of the catalog of a namespace, or `None` if there is no such namespace.
 pub(crate) async fn load_generation(conn: &mut AsyncPgConnection, namespace: NamespaceId) -> QueryResult<Option<i64>> {
     let query = statement!("load_generation").query().bind::<Integer, _>(namespace).cached();
-    let row: Option<CatalogGeneration> = query.get_result(conn).await.optional()?;
+    let row: Option<CatalogGeneration> = query.load_one(conn).await.optional()?;
     Ok(row.map(|row| row.generation))
 }
 
@@ -154,7 +155,7 @@ pub(crate) async fn load_catalog_row(
         .bind::<Integer, _>(scope.namespace)
         .bind::<BigInt, _>(id)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }

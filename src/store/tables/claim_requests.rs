@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{DeliveryId, LeaseId, NamespaceId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::event_columns::EventRow;
 use crate::store::tables::events::work_of_events;
@@ -65,7 +66,7 @@ pub(crate) async fn lock_request(conn: &mut AsyncPgConnection, key: RequestKey<'
         .bind::<Text, _>(key.worker_id)
         .bind::<Text, _>(key.idempotency_key)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()?;
     Ok(repeated.unwrap_or(LockedRequest { remembered: Remembered::default(), asks: 1 }))
@@ -77,7 +78,7 @@ pub(crate) async fn is_last_ask(conn: &mut AsyncPgConnection, key: RequestKey<'_
         .find((key.namespace, key.worker_id, key.idempotency_key))
         .select(claim_requests::asks)
         .for_update()
-        .first(conn)
+        .load_first(conn)
         .await
         .optional()?;
     // The row has been deleted by retention: the request has not been repeated for a day.

@@ -13,6 +13,7 @@ use crate::domain::ids::DeliveryKey;
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::events::LARGE_PAYLOAD;
@@ -108,7 +109,7 @@ pub async fn lock_keys_of_dead_letters(conn: &mut AsyncPgConnection, scope: &Sco
         left_over: i64,
     }
     let query = statement!("lock_keys_of_dead_letters").query().bind::<Integer, _>(scope.namespace);
-    let locked: Locked = query.bind::<Array<BigInt>, _>(ids).cached().get_result(conn).await?;
+    let locked: Locked = query.bind::<Array<BigInt>, _>(ids).cached().load_one(conn).await?;
     Ok(locked.left_over > 0)
 }
 
@@ -151,5 +152,5 @@ pub async fn load_replay(
     dead_letter_id: i64,
 ) -> QueryResult<Option<ReplayRow>> {
     let query = statement!("load_replay").query().bind::<Integer, _>(scope.namespace);
-    query.bind::<BigInt, _>(dead_letter_id).cached().get_result(conn).await.optional()
+    query.bind::<BigInt, _>(dead_letter_id).cached().load_one(conn).await.optional()
 }

@@ -11,6 +11,7 @@ use crate::domain::delivery::{Delivery, LastSettlement, Readiness};
 use crate::domain::ids::{DeliveryId, DeliveryKey, EventId, LeaseId, NamespaceId, SubscriptionId};
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::{ActionColumn, JsonColumn, StatusColumn};
 use crate::store::tables::events::column_or_null;
@@ -287,5 +288,5 @@ pub struct EarliestTimes {
 
 /// Returns the earliest times, read from the beginning of each index instead of a low-water mark.
 pub async fn find_earliest_times(conn: &mut AsyncPgConnection) -> QueryResult<EarliestTimes> {
-    statement!("find_earliest_times").query().cached().get_result(conn).await
+    statement!("find_earliest_times").query().cached().load_one(conn).await
 }

@@ -12,6 +12,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{NamespaceId, SubscriptionId, SubscriptionKey};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 /// Whether pushes may be sent to a subscription now.
@@ -218,7 +219,7 @@ pub(crate) async fn resume_endpoint(conn: &mut AsyncPgConnection, scope: &Scope,
         .bind::<Text, _>(url)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()?;
     Ok(row.is_some_and(|row| row.flag))

@@ -12,6 +12,7 @@ use crate::domain::delivery::{Delivery, LogLine, PushRecord};
 use crate::domain::ids::{DeliveryId, EventId, EventKey, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::IdRow;
 use crate::store::statement::statement;
 use crate::store::tables::columns::ActionColumn;
@@ -99,7 +100,7 @@ pub(crate) async fn find_entry(
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }
@@ -116,7 +117,7 @@ pub(crate) async fn find_latest_claim_of(
         .bind::<BigInt, _>(event.id)
         .bind::<Text, _>(worker_id)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()?;
     Ok(row.map(|row| LeaseId(row.id)))
@@ -147,7 +148,7 @@ pub(crate) async fn find_settlement(
         .bind::<BigInt, _>(delivery.event_id)
         .bind::<BigInt, _>(lease_id)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }
@@ -186,7 +187,7 @@ pub(crate) async fn count_earlier_logs(
     }
     let query = statement!("count_earlier_logs").query().bind::<Integer, _>(scope.namespace);
     let query = query.bind::<BigInt, _>(event_id).bind::<BigInt, _>(below).bind::<BigInt, _>(most);
-    let counted: Counted = query.cached().get_result(conn).await?;
+    let counted: Counted = query.cached().load_one(conn).await?;
     Ok(counted.entries)
 }
 

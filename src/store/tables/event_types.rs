@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::schema::{event_type_versions, event_types};
@@ -65,7 +66,7 @@ pub(crate) async fn insert_event_type(
         .bind::<Nullable<Text>, _>(state.schema.map(|(_, digest)| digest))
         .bind::<Json, _>(JsonColumn(state.examples.clone()))
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }
@@ -85,7 +86,7 @@ pub(crate) async fn update_event_type(
         .bind::<Nullable<Text>, _>(state.schema.map(|(_, digest)| digest))
         .bind::<Json, _>(JsonColumn(state.examples.clone()))
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -123,7 +124,7 @@ pub(crate) async fn get_event_type(
     name: &str,
 ) -> QueryResult<Option<EventTypeRow>> {
     let query = event_types::table.filter(event_types::namespace_id.eq(scope.namespace));
-    query.filter(event_types::name.eq(name)).select(EventTypeRow::as_select()).first(conn).await.optional()
+    query.filter(event_types::name.eq(name)).select(EventTypeRow::as_select()).load_first(conn).await.optional()
 }
 
 /// Returns an event type and locks it until the transaction ends.
@@ -134,12 +135,12 @@ pub(crate) async fn lock_event_type(
 ) -> QueryResult<Option<EventTypeRow>> {
     let query = event_types::table.filter(event_types::namespace_id.eq(scope.namespace));
     let query = query.filter(event_types::name.eq(name)).select(EventTypeRow::as_select()).for_update();
-    query.first(conn).await.optional()
+    query.load_first(conn).await.optional()
 }
 
 /// Returns the number of event types of a namespace.
 pub(crate) async fn count_event_types(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
-    event_types::table.filter(event_types::namespace_id.eq(scope.namespace)).count().get_result(conn).await
+    event_types::table.filter(event_types::namespace_id.eq(scope.namespace)).count().load_one(conn).await
 }
 
 /// Returns the versions of a schema that are kept, the latest first.
@@ -158,7 +159,7 @@ pub(crate) async fn get_event_type_version(
 ) -> QueryResult<Option<Option<JsonColumn>>> {
     let query = event_type_versions::table.filter(event_type_versions::namespace_id.eq(scope.namespace));
     let query = query.filter(event_type_versions::name.eq(name)).filter(event_type_versions::version.eq(version));
-    query.select(event_type_versions::schema).first(conn).await.optional()
+    query.select(event_type_versions::schema).load_first(conn).await.optional()
 }
 
 /// Returns the schemas of event types, each with its name and digest.

@@ -18,6 +18,7 @@ use crate::domain::ids::{EventId, LeaseId, NamespaceId, SubscriptionId, Subscrip
 use crate::domain::scope::Scope;
 use crate::domain::status::Status;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::JsonParameter;
 use crate::store::tables::event_columns::{EventRow, bind_events, delay, large_payload, own_json, run_at};
@@ -354,7 +355,7 @@ pub async fn get_event(conn: &mut AsyncPgConnection, scope: &Scope, id: EventId)
         .filter(events::id.eq(id))
         .filter(events::namespace_id.eq(scope.namespace))
         .select(EventRow::as_select())
-        .first(conn)
+        .load_first(conn)
         .await
         .optional()
 }
@@ -391,14 +392,14 @@ pub async fn get_event_details(
         true => deliveries::table
             .find((scope.namespace, id))
             .select((deliveries::cancel_reason, deliveries::cancel_actor))
-            .first(conn)
+            .load_first(conn)
             .await
             .optional()?
             .unwrap_or_default(),
         false => (None, None),
     };
     let origin =
-        events::table.find((scope.namespace, id)).select(EventOrigin::as_select()).first(conn).await.optional()?;
+        events::table.find((scope.namespace, id)).select(EventOrigin::as_select()).load_first(conn).await.optional()?;
     // It may have been removed in between.
     Ok(origin.map(|origin| EventDetails { row, cancel_reason, cancel_actor, origin }))
 }

@@ -19,6 +19,7 @@ use crate::domain::ids::EventId;
 use crate::error::Error;
 use crate::store::connection::connect::open;
 use crate::store::connection::sqlstate::SqlState;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::latest::{Latest, Load};
 use crate::store::tables::schema::histories;
@@ -153,7 +154,7 @@ impl HistoryWatch {
 }
 
 async fn read_present(conn: &mut AsyncPgConnection) -> QueryResult<Present> {
-    statement!("read_present_history").query().get_result(conn).await
+    statement!("read_present_history").query().load_one(conn).await
 }
 
 /// Returns all histories, the oldest first.
@@ -173,7 +174,7 @@ async fn begin_history(conn: &mut AsyncPgConnection, by_hand: bool) -> QueryResu
         has_begun: bool,
     }
     let begin = sql_query("SELECT waybill.begin_history($1) AS has_begun").bind::<Bool, _>(by_hand);
-    begin.get_result::<Begun>(conn).await.map(|begun| begun.has_begun)
+    begin.load_one::<Begun>(conn).await.map(|begun| begun.has_begun)
 }
 
 /// Begins a history because an operator states that the database was restored. Returns the previous

@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, delivery_keys};
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 
 /// The result of [`take_watched_leases`].
@@ -73,7 +74,7 @@ pub async fn take_watched_leases(
         .bind::<Double, _>(scan.overdue_seconds)
         .bind::<Bool, _>(scan.only_pushes)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -145,6 +146,6 @@ pub async fn watch_unwatched_leases(
         .bind::<BigInt, _>(rows)
         .bind::<Double, _>(overdue_seconds)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }

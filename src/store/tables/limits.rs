@@ -12,6 +12,7 @@ use crate::domain::ids::NamespaceId;
 use crate::domain::namespace::NamespaceSettings;
 use crate::domain::publish_limits::NamespaceLimits;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
 use crate::store::tables::namespaces::{NamespaceRef, get_namespace};
@@ -78,7 +79,7 @@ pub(crate) async fn note_server(
         .bind::<Double, _>(alive_seconds)
         .bind::<Double, _>(kept_seconds)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await?;
     Ok(row.servers)
 }
@@ -125,5 +126,5 @@ pub(crate) async fn measure_payloads(
     max_rows: i64,
 ) -> QueryResult<MeasuredPayloads> {
     let query = statement!("measure_payloads").query().bind::<Integer, _>(namespace);
-    query.bind::<BigInt, _>(after).bind::<BigInt, _>(max_rows).cached().get_result(conn).await
+    query.bind::<BigInt, _>(after).bind::<BigInt, _>(max_rows).cached().load_one(conn).await
 }

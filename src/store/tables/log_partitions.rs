@@ -10,6 +10,7 @@ use diesel_async::AsyncPgConnection;
 
 use crate::store::connection::blocking::BlockingConnection;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 #[derive(QueryableByName)]
@@ -60,12 +61,12 @@ impl LockBudget {
 
 /// Reads the number of locks that the event log needs and that the database provides.
 pub(crate) fn read_lock_budget(conn: &mut BlockingConnection) -> QueryResult<LockBudget> {
-    statement!("read_lock_budget").query().get_result(conn)
+    statement!("read_lock_budget").query().load_one_blocking(conn)
 }
 
 /// Reads the same on a connection of the pool.
 pub(crate) async fn read_lock_budget_pooled(conn: &mut AsyncPgConnection) -> QueryResult<LockBudget> {
-    diesel_async::RunQueryDsl::get_result(statement!("read_lock_budget").query(), conn).await
+    statement!("read_lock_budget").query().load_one(conn).await
 }
 
 /// The maximum number of ranges of 16 blocks per partition that one call summarizes.
@@ -81,7 +82,7 @@ struct Summarized {
 pub(crate) async fn summarize_log(conn: &mut AsyncPgConnection, now: Option<DateTime<Utc>>) -> QueryResult<i64> {
     let query = statement!("summarize_log").query();
     let query = query.bind::<Nullable<Timestamptz>, _>(now).bind::<BigInt, _>(MAX_RANGES).cached();
-    let row: Summarized = diesel_async::RunQueryDsl::get_result(query, conn).await?;
+    let row: Summarized = query.load_one(conn).await?;
     Ok(row.summaries)
 }
 

@@ -3,9 +3,10 @@
 use diesel::QueryResult;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Text};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 /// How far the ids of the event log have been handed out, and who may hold some of them. The statement explains it.
@@ -27,5 +28,5 @@ pub(crate) struct LogWriters {
 
 /// Returns the last id of the event log, and the open transactions that may hold such ids.
 pub(crate) async fn read_log_writers(conn: &mut AsyncPgConnection) -> QueryResult<LogWriters> {
-    statement!("read_log_writers").query().cached().get_result(conn).await
+    statement!("read_log_writers").query().cached().load_one(conn).await
 }

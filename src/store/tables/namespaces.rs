@@ -12,6 +12,7 @@ use crate::domain::ids::NamespaceId;
 use crate::domain::json::RawJson;
 use crate::domain::namespace::NamespaceSettings;
 use crate::domain::redaction::Redaction;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::NamePage;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -51,7 +52,7 @@ pub(crate) async fn insert_namespace(
         .bind::<Json, _>(JsonColumn(settings.clone()))
         .bind::<Nullable<Timestamptz>, _>(now)
         .bind::<BigInt, _>(max_namespaces)
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }
@@ -63,7 +64,7 @@ pub(crate) async fn update_namespace(
     settings: &RawJson,
 ) -> QueryResult<NamespaceRow> {
     let update = statement!("update_namespace").query().bind::<Integer, _>(id);
-    update.bind::<Json, _>(JsonColumn(settings.clone())).get_result(conn).await
+    update.bind::<Json, _>(JsonColumn(settings.clone())).load_one(conn).await
 }
 
 /// Returns a namespace and locks it until the transaction ends.
@@ -73,8 +74,8 @@ pub(crate) async fn lock_namespace(
 ) -> QueryResult<Option<NamespaceRow>> {
     let query = namespaces::table.select(NamespaceRow::as_select()).for_no_key_update();
     match wanted {
-        NamespaceRef::Id(id) => query.filter(namespaces::id.eq(*id)).first(conn).await.optional(),
-        NamespaceRef::Name(name) => query.filter(namespaces::name.eq(name)).first(conn).await.optional(),
+        NamespaceRef::Id(id) => query.filter(namespaces::id.eq(*id)).load_first(conn).await.optional(),
+        NamespaceRef::Name(name) => query.filter(namespaces::name.eq(name)).load_first(conn).await.optional(),
     }
 }
 
@@ -96,8 +97,8 @@ pub(crate) async fn get_namespace(
 ) -> QueryResult<Option<NamespaceRow>> {
     let query = namespaces::table.select(NamespaceRow::as_select());
     match wanted {
-        NamespaceRef::Id(id) => query.filter(namespaces::id.eq(*id)).first(conn).await.optional(),
-        NamespaceRef::Name(name) => query.filter(namespaces::name.eq(name)).first(conn).await.optional(),
+        NamespaceRef::Id(id) => query.filter(namespaces::id.eq(*id)).load_first(conn).await.optional(),
+        NamespaceRef::Name(name) => query.filter(namespaces::name.eq(name)).load_first(conn).await.optional(),
     }
 }
 

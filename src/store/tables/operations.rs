@@ -14,6 +14,7 @@ use crate::domain::json::RawJson;
 use crate::domain::operation::{OperationKind, OperationStatus};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::{IdRow, Page};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -89,7 +90,7 @@ pub(crate) async fn insert_operation(
         .bind::<Bool, _>(new.matched_is_exact)
         .bind::<BigInt, _>(new.until_id)
         .bind::<BigInt, _>(max_running)
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()?;
     Ok(row.map(|row| row.id))
@@ -105,7 +106,7 @@ pub(crate) async fn get_operation(
         .filter(operations::namespace_id.eq(scope.namespace))
         .filter(operations::id.eq(id))
         .select(OperationRow::as_select())
-        .first(conn)
+        .load_first(conn)
         .await
         .optional()
 }
@@ -162,7 +163,7 @@ pub(crate) async fn take_operation(
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Option<OperationRow>> {
     let statement = statement!("take_operation").query().bind::<Nullable<Timestamptz>, _>(now).cached();
-    let row: Option<OperationKeyRow> = statement.get_result(conn).await.optional()?;
+    let row: Option<OperationKeyRow> = statement.load_one(conn).await.optional()?;
     match row {
         Some(OperationKeyRow { namespace_id, id }) => lock_operation(conn, namespace_id, id).await,
         None => Ok(None),
@@ -182,7 +183,7 @@ pub(crate) async fn lock_operation(
         .select(OperationRow::as_select())
         .for_update()
         .skip_locked()
-        .first(conn)
+        .load_first(conn)
         .await
         .optional()
 }
@@ -295,6 +296,6 @@ pub(crate) async fn next_operation_in(
     now: Option<DateTime<Utc>>,
 ) -> QueryResult<Option<f64>> {
     let row: Seconds =
-        statement!("next_operation_in").query().bind::<Nullable<Timestamptz>, _>(now).cached().get_result(conn).await?;
+        statement!("next_operation_in").query().bind::<Nullable<Timestamptz>, _>(now).cached().load_one(conn).await?;
     Ok(row.seconds)
 }

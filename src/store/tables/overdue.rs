@@ -16,6 +16,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::ids::{DeliveryId, DeliveryKey, NamespaceId, delivery_keys};
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::ordering::DeliveryKeyRow;
 
@@ -78,7 +79,7 @@ pub async fn lock_overdue(
         .bind::<BigInt, _>(limit)
         .bind::<Nullable<Timestamptz>, _>(from)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 

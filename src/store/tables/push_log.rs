@@ -13,6 +13,7 @@ use crate::domain::action::Action;
 use crate::domain::ids::{DeliveryId, DeliveryKey, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::event_log::{LogEntry, Settlement};
 
@@ -52,7 +53,7 @@ pub(in crate::store) async fn find_push_entry(
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }
@@ -69,7 +70,7 @@ pub(in crate::store) async fn find_push_settlement(
         .bind::<BigInt, _>(push.id)
         .bind::<BigInt, _>(lease_id)
         .cached()
-        .get_result(conn)
+        .load_one(conn)
         .await
         .optional()
 }

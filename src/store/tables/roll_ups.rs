@@ -11,6 +11,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::{DeliveryId, EventId, EventKey};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::StatusColumn;
 
@@ -59,7 +60,7 @@ pub async fn find_rolled_up(
     event_id: EventId,
 ) -> QueryResult<Option<Vec<DeliveryId>>> {
     let query = statement!("find_rolled_up").query().bind::<Integer, _>(scope.namespace).bind::<BigInt, _>(event_id);
-    let row: Option<PushesRow> = query.cached().get_result(conn).await.optional()?;
+    let row: Option<PushesRow> = query.cached().load_one(conn).await.optional()?;
     Ok(row.map(|row| row.pushes))
 }
 

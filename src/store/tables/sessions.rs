@@ -10,6 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::api_key::{KeyHash, SessionSecret};
 use crate::domain::ids::KeyId;
 use crate::domain::scope::Scope;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 use crate::store::tables::api_keys::Count;
 
@@ -32,7 +33,7 @@ pub(crate) async fn delete_old_sessions(
         .bind::<Nullable<Timestamptz>, _>(scope.now)
         .bind::<BigInt, _>(key)
         .bind::<BigInt, _>(keep)
-        .get_result(conn)
+        .load_one(conn)
         .await?;
     Ok(row.count)
 }
@@ -61,7 +62,7 @@ pub(crate) async fn insert_session(
         .bind::<Text, _>(SessionSecret::PREFIX)
         .bind::<Double, _>(seconds)
         .bind::<Nullable<Timestamptz>, _>(until)
-        .get_result(conn)
+        .load_one(conn)
         .await?;
     Ok(row.expires_at)
 }

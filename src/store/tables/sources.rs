@@ -16,6 +16,7 @@ use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::domain::source::TokenHash;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::{IdRow, Page};
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -58,7 +59,7 @@ pub(crate) async fn load_source_generation(conn: &mut AsyncPgConnection) -> Quer
         #[diesel(sql_type = BigInt)]
         generation: i64,
     }
-    let row: Row = statement!("load_source_generation").query().cached().get_result(conn).await?;
+    let row: Row = statement!("load_source_generation").query().cached().load_one(conn).await?;
     Ok(row.generation)
 }
 
@@ -120,7 +121,7 @@ pub(crate) async fn load_sources(conn: &mut AsyncPgConnection, hashes: &[TokenHa
 
 /// Returns the id of a source that is to be stored. Its secrets are bound to it before they are stored.
 pub(crate) async fn next_source_id(conn: &mut AsyncPgConnection) -> QueryResult<SourceId> {
-    statement!("next_source_id").query().get_result::<IdRow>(conn).await.map(|row| SourceId(row.id))
+    statement!("next_source_id").query().load_one::<IdRow>(conn).await.map(|row| SourceId(row.id))
 }
 
 /// A source that is to be stored.
@@ -149,7 +150,7 @@ pub(crate) async fn insert_source(
         .bind::<Json, _>(JsonColumn(new.spec.clone()))
         .bind::<Bool, _>(new.is_active)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -168,7 +169,7 @@ pub(crate) async fn update_source(
         .bind::<Json, _>(JsonColumn(spec.clone()))
         .bind::<Bool, _>(is_active)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -187,7 +188,7 @@ pub(crate) async fn get_source(
     id: SourceId,
 ) -> QueryResult<Option<SourceRow>> {
     let query = sources::table.filter(sources::namespace_id.eq(scope.namespace)).filter(sources::id.eq(id));
-    query.select(SourceRow::as_select()).first(conn).await.optional()
+    query.select(SourceRow::as_select()).load_first(conn).await.optional()
 }
 
 /// Returns a source and locks it until the transaction ends.
@@ -197,7 +198,7 @@ pub(crate) async fn lock_source(
     id: SourceId,
 ) -> QueryResult<Option<SourceRow>> {
     let query = sources::table.filter(sources::namespace_id.eq(scope.namespace)).filter(sources::id.eq(id));
-    query.select(SourceRow::as_select()).for_update().first(conn).await.optional()
+    query.select(SourceRow::as_select()).for_update().load_first(conn).await.optional()
 }
 
 /// Returns a page of sources.
@@ -225,7 +226,7 @@ pub(crate) async fn list_sources(
 
 /// Returns the number of sources of a namespace.
 pub(crate) async fn count_sources(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
-    sources::table.filter(sources::namespace_id.eq(scope.namespace)).count().get_result(conn).await
+    sources::table.filter(sources::namespace_id.eq(scope.namespace)).count().load_one(conn).await
 }
 
 /// Adds a new secret to a source. Earlier secrets are accepted for `overlap_seconds` at most, and expired ones are
@@ -268,7 +269,7 @@ pub(crate) async fn count_source_secrets(
         .filter(source_secrets::namespace_id.eq(scope.namespace))
         .filter(source_secrets::source_id.eq(source_id))
         .count()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 

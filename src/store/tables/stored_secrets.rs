@@ -10,6 +10,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use crate::domain::ids::NamespaceId;
 use crate::error::Error;
 use crate::store::connection::connect::open;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::statement;
 
 /// Limits of the connection that rotates keys. A row that is not granted in time is left for the next pass.
@@ -197,5 +198,5 @@ pub(crate) struct TransactionRange {
 }
 
 pub(crate) async fn read_transaction_range(conn: &mut AsyncPgConnection) -> QueryResult<TransactionRange> {
-    statement!("read_transaction_range").query().get_result(conn).await
+    statement!("read_transaction_range").query().load_one(conn).await
 }

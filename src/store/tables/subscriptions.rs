@@ -17,6 +17,7 @@ use crate::domain::ids::{DeliveryId, NamespaceId, SubscriptionId, SubscriptionKe
 use crate::domain::json::RawJson;
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::lists::pages::Page;
 use crate::store::statement::statement;
 use crate::store::tables::columns::JsonColumn;
@@ -60,7 +61,7 @@ pub(crate) async fn next_subscription_id(conn: &mut AsyncPgConnection) -> QueryR
         #[diesel(sql_type = BigInt)]
         id: SubscriptionId,
     }
-    statement!("next_subscription_id").query().get_result::<Next>(conn).await.map(|next| next.id)
+    statement!("next_subscription_id").query().load_one::<Next>(conn).await.map(|next| next.id)
 }
 
 /// Stores a new subscription.
@@ -79,7 +80,7 @@ pub(crate) async fn insert_subscription(
         .bind::<Bool, _>(state.is_active)
         .bind::<Nullable<Text>, _>(state.inactive_reason)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -99,7 +100,7 @@ pub(crate) async fn update_subscription(
         .bind::<Bool, _>(state.is_active)
         .bind::<Nullable<Text>, _>(state.inactive_reason)
         .bind::<Nullable<Timestamptz>, _>(scope.now)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -133,7 +134,7 @@ pub(crate) async fn get_subscription(
     id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
     let query = existing(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
-    query.first(conn).await.optional()
+    query.load_first(conn).await.optional()
 }
 
 /// Where a subscription sends, and how people call it.
@@ -168,7 +169,7 @@ pub(crate) async fn lock_subscription(
     id: SubscriptionId,
 ) -> QueryResult<Option<SubscriptionRow>> {
     let query = existing(scope.namespace).filter(subscriptions::id.eq(id)).select(SubscriptionRow::as_select());
-    query.for_update().first(conn).await.optional()
+    query.for_update().load_first(conn).await.optional()
 }
 
 /// Returns those of `keys` that have not been deleted, and locks them against deletion until the
@@ -220,7 +221,7 @@ pub(crate) async fn list_subscriptions(
 
 /// Returns the number of subscriptions that have not been deleted.
 pub(crate) async fn count_subscriptions(conn: &mut AsyncPgConnection, scope: &Scope) -> QueryResult<i64> {
-    existing(scope.namespace).count().get_result(conn).await
+    existing(scope.namespace).count().load_one(conn).await
 }
 
 /// Returns up to `limit` active subscriptions that push to a URL.
@@ -292,7 +293,7 @@ pub(crate) async fn count_secrets(
         .filter(subscription_secrets::namespace_id.eq(scope.namespace))
         .filter(subscription_secrets::subscription_id.eq(subscription_id))
         .count()
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
@@ -302,7 +303,7 @@ pub(crate) async fn find_undrained(conn: &mut AsyncPgConnection) -> QueryResult<
         .filter(subscriptions::deleted_at.is_not_null().and(subscriptions::drained_at.is_null()))
         .order((subscriptions::namespace_id, subscriptions::id))
         .select((subscriptions::namespace_id, subscriptions::id))
-        .first(conn)
+        .load_first(conn)
         .await
         .optional()?;
     Ok(found.map(|(namespace, id)| namespace.subscription(id)))
@@ -335,7 +336,7 @@ pub(crate) async fn find_open_deliveries(
         .bind::<BigInt, _>(subscription_id)
         .bind::<BigInt, _>(after)
         .bind::<BigInt, _>(rows)
-        .get_result(conn)
+        .load_one(conn)
         .await
 }
 
