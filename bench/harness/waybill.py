@@ -94,6 +94,7 @@ def fill_foreign(binary, cluster, foreign):
 def measure(binary, cluster, options):
     """Yields the name and the figures of each workload, in the order of the runs."""
     plan = [
+        ("http-64", "http", 64, {}),
         ("publish-64", "publish", 64, {}),
         ("publish-16", "publish", 16, {}),
         ("life-64", "life", 64, {"wait_seconds": 5}),
@@ -148,7 +149,8 @@ def economy(binary, cluster, options):
             yield f"statements-{workload}-64", {
                 "events": figures["events"], "statements": calls,
                 "statements_per_event": calls / max(1, figures["events"])}
-        yield "postgres-time-life-20", postgres_time(server, cluster, seconds)
+        yield "postgres-time-life-20", postgres_time(server, cluster, seconds, "batch-life", 20)
+        yield "postgres-time-publish-100", postgres_time(server, cluster, seconds, "batch-publish", 100)
         cluster.set("full_page_writes", "off")
         try:
             cluster.settle(EMPTY)
@@ -161,10 +163,10 @@ def economy(binary, cluster, options):
                               "wal_bytes_per_event": written / max(1, figures["events"])}
 
 
-def postgres_time(server, cluster, seconds):
-    """Adds up how long statements took, for lives in batches of 20 by one caller."""
-    server.bench("batch-life", 1, 1, batch=20)
+def postgres_time(server, cluster, seconds, workload, batch):
+    """Adds up how long statements took, for batches by one caller."""
+    server.bench(workload, 1, 1, batch=batch)
     with cluster.counting():
-        figures = server.bench("batch-life", seconds, 1, batch=20)
+        figures = server.bench(workload, seconds, 1, batch=batch)
         spent = cluster.counted(EMPTY, "sum(total_exec_time)")
     return {"events": figures["events"], "microseconds_per_event": 1000 * spent / max(1, figures["events"])}

@@ -87,6 +87,7 @@ impl Plan {
             Workload::Pickup => 2,
             Workload::Steady => self.args.connections * 2,
             Workload::Publish
+            | Workload::Http
             | Workload::Push
             | Workload::Life
             | Workload::BatchPublish

@@ -26,6 +26,7 @@ pub(crate) async fn run(
     match plan.args.workload {
         Workload::Publish if plan.args.rate > 0 => worker.publish_at_rate(number).await?,
         Workload::Publish => worker.repeat_publish().await?,
+        Workload::Http => worker.repeat_probe().await?,
         Workload::BatchPublish => worker.repeat_batch_publish().await?,
         Workload::Life => worker.repeat_life().await?,
         Workload::BatchLife => worker.repeat_batch_life().await?,
@@ -92,6 +93,16 @@ impl Worker<'_> {
             self.next_namespace();
             let since = Instant::now();
             self.publish().await?;
+            self.done(since, 1);
+        }
+        Ok(())
+    }
+
+    async fn repeat_probe(&mut self) -> Result<(), String> {
+        while self.is_running() {
+            let since = Instant::now();
+            self.tally.requests += 1;
+            expect(self.connection.get("/health").await?.status, 200)?;
             self.done(since, 1);
         }
         Ok(())

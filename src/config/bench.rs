@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 pub enum Workload {
     /// Publish one event per request.
     Publish,
+    /// Send requests that need no database: what HTTP alone takes.
+    Http,
     /// Publish, claim and complete one event, each in its own request.
     Life,
     /// Publish `--batch` events per request.
