@@ -46,6 +46,10 @@ const ENDPOINT_NOTES_QUEUED: usize = 10_000;
 /// many bytes, unless it is a single call.
 const BYTES_PER_ROW: usize = 8 * 1024;
 
+/// The number of batches at once up to which small batches of publishers do not overlap: with so few processors, a larger
+/// batch is better than two.
+const FEW_BATCHES: usize = 2;
+
 /// The time that a batch waits for its permit before it runs without one.
 const SLOW_BATCH: Duration = Duration::from_millis(10);
 
@@ -88,6 +92,7 @@ impl Batchers {
             name: Lane::Publish.as_str(),
             capacity: settings.max_queued,
             width: 2,
+            avoids_overlap: false,
             has_express: true,
             patience: SLOW_BATCH,
             max_weight: MAX_BATCH_ROWS,
@@ -108,9 +113,12 @@ impl Batchers {
             ..push_shape
         };
         Batchers {
-            publish: context.batcher(Lane::Publish, shape, &limiter, |engine, calls| async move {
-                split_conflicts(calls, &|calls| engine.publish_calls(calls)).await
-            }),
+            publish: context.batcher(
+                Lane::Publish,
+                BatcherSettings { avoids_overlap: settings.batches_at_once <= FEW_BATCHES, ..shape },
+                &limiter,
+                |engine, calls| async move { split_conflicts(calls, &|calls| engine.publish_calls(calls)).await },
+            ),
             // The width is 1, because two claims at once would compete for the same head of a queue. An express batch
             // beside it has other namespaces, and therefore other queues.
             claim: context.batcher(

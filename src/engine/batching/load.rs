@@ -16,6 +16,7 @@ pub(super) type BatchWeights = HashMap<NamespaceId, usize>;
 pub(super) struct Load {
     of: HashMap<NamespaceId, Weights>,
     total: usize,
+    in_flight: usize,
     /// The namespace that last had more than half when it called. Only it is taken for dominant, so that nobody has to
     /// search for the largest; another one is noticed at its next call.
     loudest: Option<NamespaceId>,
@@ -54,7 +55,13 @@ impl Load {
     pub(super) fn take(&mut self, batch: &BatchWeights) {
         for (namespace, weight) in batch {
             self.of.entry(*namespace).or_default().in_flight += weight;
+            self.in_flight += weight;
         }
+    }
+
+    /// Returns the weight of all calls that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.total - self.in_flight
     }
 
     /// Removes calls that were in flight.
@@ -63,6 +70,7 @@ impl Load {
             if let Some(weights) = self.of.get_mut(namespace) {
                 weights.in_flight -= weight;
             }
+            self.in_flight -= weight;
             self.remove(*namespace, *weight);
         }
     }

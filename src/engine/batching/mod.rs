@@ -83,6 +83,8 @@ pub(crate) struct BatcherSettings {
     pub capacity: usize,
     /// The maximum number of ordinary batches of this batcher that run at once.
     pub width: usize,
+    /// Whether a small batch waits for the one that runs, so that it becomes larger, instead of running beside it.
+    pub avoids_overlap: bool,
     /// Whether quiet namespaces have an express batch beside these while another one is dominant.
     pub has_express: bool,
     /// The time that a batch waits for its permit before it runs without one.
@@ -178,7 +180,7 @@ impl<C: Send + Sync + 'static, A: Send + 'static> Batcher<C, A> {
         F: Fn(Vec<WithDeadline<C>>, K) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answers<A>> + Send + 'static,
     {
-        let (queue, serving) = CallQueue::new(shape.capacity, shape.width, limiter.dominance.clone());
+        let (queue, serving) = CallQueue::new(&shape, limiter.dominance.clone());
         let run: Arc<Run<C, A, K>> = Arc::new(move |calls, connection| run(calls, connection).boxed());
         let history = Arc::new(BatchHistory::default());
         let ordinary = std::iter::repeat_n(Service::Ordinary, shape.width);
@@ -298,7 +300,7 @@ async fn serve<C: Send + Sync + 'static, A: Send + 'static, K: Send + 'static>(
             history.batch_ended(weight, started_at);
         }
         answer_all(callers, answers);
-        ended = started;
+        ended = StartedBatch { took: Some(started_at.elapsed()), ..started };
     }
 }
 

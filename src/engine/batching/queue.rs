@@ -8,7 +8,8 @@
 //!   do not wait for its batches.
 //! - The *watch* is the only timer. It sees to it that no call waits longer than `patience` for others.
 //!
-//! A batch is *due* if at least as many calls have gathered as are in flight, or if the watch has said so.
+//! A batch is *due* if none is in flight; if at least as many calls have gathered as are in flight, and it may run beside
+//! another one ([`overlap`]); or if the watch has said so.
 //! Waking a task costs more than queueing a call. Therefore a task is woken only if a batch is due, and a
 //! task that ends a batch looks for itself.
 //!
@@ -35,6 +36,7 @@
 //!   wakes itself once per `patience` until the batcher is quiet, so that callers do not start timers.
 
 mod express;
+mod overlap;
 mod state;
 mod turn;
 
@@ -45,11 +47,12 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use crate::domain::ids::NamespaceId;
-use crate::engine::batching::QueuedCall;
 use crate::engine::batching::dominance::Dominance;
 use crate::engine::batching::lanes::{Admission, Service};
+use crate::engine::batching::queue::overlap::Overlap;
 use crate::engine::batching::queue::state::{NextLook, QueueState, TurnAnswer, Wake};
 pub(super) use crate::engine::batching::queue::turn::{StartedBatch, Turn};
+use crate::engine::batching::{BatcherSettings, QueuedCall};
 use crate::engine::stopping;
 use crate::error::Error;
 
@@ -66,12 +69,12 @@ pub(super) struct CallQueue<C, A> {
 }
 
 impl<C, A> CallQueue<C, A> {
-    /// Returns a queue of at most `capacity` calls, and its side for the serving tasks. `width` is the number of ordinary
-    /// tasks. Batchers of one limiter share their `dominance`.
-    pub(super) fn new(capacity: usize, width: usize, dominance: Arc<Dominance>) -> (Arc<Self>, Arc<ServingSide<C, A>>) {
+    /// Returns the queue of a batcher, and its side for the serving tasks. Batchers of one limiter share their `dominance`.
+    pub(super) fn new(shape: &BatcherSettings, dominance: Arc<Dominance>) -> (Arc<Self>, Arc<ServingSide<C, A>>) {
+        let overlap = Overlap::new(shape.avoids_overlap);
         let queue = Arc::new(CallQueue {
-            state: Mutex::new(QueueState::new(width, dominance)),
-            capacity,
+            state: Mutex::new(QueueState::new(shape.width, overlap, dominance)),
+            capacity: shape.capacity,
             granted: Notify::new(),
             express: Notify::new(),
             gathering: Notify::new(),

@@ -9,6 +9,7 @@ const SHAPE: BatcherSettings = BatcherSettings {
     name: "test",
     capacity: 100,
     width: 1,
+    avoids_overlap: false,
     has_express: true,
     patience: Duration::from_secs(3600),
     max_weight: 10,

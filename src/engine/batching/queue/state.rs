@@ -10,6 +10,7 @@ use crate::engine::batching::dominance::Dominance;
 use crate::engine::batching::lanes::{Admission, Lanes, Service};
 use crate::engine::batching::load::Load;
 use crate::engine::batching::queue::express::ExpressTask;
+use crate::engine::batching::queue::overlap::Overlap;
 use crate::engine::batching::queue::turn::StartedBatch;
 
 /// The state of a [`CallQueue`](super::CallQueue).
@@ -19,6 +20,7 @@ pub(super) struct QueueState<C, A> {
     pub dominance: Arc<Dominance>,
     /// The number of calls in ordinary batches.
     pub calls_in_flight: usize,
+    pub overlap: Overlap,
     pub turn: TurnState,
     pub express: ExpressTask,
     /// The number of ordinary tasks.
@@ -65,13 +67,14 @@ pub(super) enum TurnAnswer {
 
 impl<C, A> QueueState<C, A> {
     /// Returns the state of a queue with `width` ordinary tasks.
-    pub(super) fn new(width: usize, dominance: Arc<Dominance>) -> Self {
+    pub(super) fn new(width: usize, overlap: Overlap, dominance: Arc<Dominance>) -> Self {
         let now = Instant::now();
         QueueState {
             calls: Lanes::default(),
             load: Load::default(),
             dominance,
             calls_in_flight: 0,
+            overlap,
             turn: TurnState::Free,
             express: ExpressTask::Absent,
             width,
@@ -111,6 +114,10 @@ impl<C, A> QueueState<C, A> {
         self.load.end(&batch.weights);
         if service == Service::Ordinary {
             self.calls_in_flight -= batch.calls;
+            // The time of an express batch says nothing about those that gather.
+            if let Some(took) = batch.took {
+                self.overlap.note(batch.weights.values().sum(), took);
+            }
         }
         for namespace in batch.weights.into_keys() {
             if self.calls.has_calls_of(namespace) {
@@ -124,8 +131,13 @@ impl<C, A> QueueState<C, A> {
     }
 
     fn is_due(&self) -> bool {
-        let is_complete = self.ordinary_calls() >= self.calls_in_flight || self.is_overdue;
-        self.turn == TurnState::Free && self.ordinary_calls() > 0 && is_complete
+        self.turn == TurnState::Free && self.ordinary_calls() > 0 && (self.is_complete() || self.is_overdue)
+    }
+
+    /// Returns whether enough calls have gathered for a batch, also beside another one.
+    fn is_complete(&self) -> bool {
+        self.calls_in_flight == 0
+            || self.ordinary_calls() >= self.calls_in_flight && self.overlap.allows(self.load.waiting())
     }
 
     /// Returns whether calls gather that an idle task could run, so that their wait must be limited.

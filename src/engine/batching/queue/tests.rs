@@ -45,8 +45,22 @@ fn call(number: u32) -> (QueuedCall<u32, ()>, oneshot::Receiver<Result<(), Error
     )
 }
 
+const SHAPE: BatcherSettings = BatcherSettings {
+    name: "test",
+    capacity: 100,
+    width: 2,
+    avoids_overlap: false,
+    has_express: true,
+    patience: Duration::from_secs(3600),
+    max_weight: 100,
+};
+
+fn new_queue_of(shape: &BatcherSettings) -> (Arc<Queue>, Arc<ServingSide<u32, ()>>) {
+    Queue::new(shape, Arc::default())
+}
+
 fn new_queue(capacity: usize, width: usize) -> (Arc<Queue>, Arc<ServingSide<u32, ()>>) {
-    Queue::new(capacity, width, Arc::default())
+    new_queue_of(&BatcherSettings { capacity, width, ..SHAPE })
 }
 
 fn nothing() -> StartedBatch {
@@ -125,6 +139,24 @@ async fn gathering_calls_wake_a_task_once_when_they_are_as_many_as_are_in_flight
     assert_eq!(woken.count(), 1, "it is awake, and takes them, too");
     let Poll::Ready(Some(mut turn)) = woken.poll(turn.as_mut()) else { panic!("it has the turn") };
     assert_eq!(turn.take_batch(100).len(), 13);
+}
+
+#[tokio::test]
+async fn a_queue_that_avoids_overlap_runs_only_a_large_batch_beside_another_once_the_database_is_known_to_be_fast() {
+    let (queue, _serving) = new_queue_of(&BatcherSettings { avoids_overlap: true, ..SHAPE });
+    let mut running = nothing();
+    for _ in 0..50 {
+        push(&queue, 3);
+        let mut turn = ordinary(&queue, running).await.unwrap();
+        let calls = turn.take_batch(100).len();
+        running = StartedBatch { took: Some(Duration::from_micros(200)), ..turn.start_batch(calls) };
+    }
+    let (mut turn, woken) = (pin!(ordinary(&queue, nothing())), Arc::<WakeUps>::default());
+    assert!(woken.poll(turn.as_mut()).is_pending());
+    push(&queue, 49);
+    assert_eq!(woken.count(), 0, "49 calls wait, and 3 are in flight");
+    push(&queue, 1);
+    assert_eq!(woken.count(), 1);
 }
 
 #[tokio::test]
@@ -301,7 +333,7 @@ async fn a_namespace_is_never_in_an_ordinary_and_in_an_express_batch() {
 #[tokio::test]
 async fn a_namespace_that_is_dominant_in_another_batcher_is_dominant_here_if_it_calls() {
     let dominance: Arc<Dominance> = Arc::default();
-    let (queue, _serving) = Queue::new(100, 2, dominance.clone());
+    let (queue, _serving) = Queue::new(&SHAPE, dominance.clone());
     let (mut turn, woken) = (pin!(express(&queue, nothing())), Arc::<WakeUps>::default());
     assert!(woken.poll(turn.as_mut()).is_pending());
     push_for(&queue, LOUD, 3);
@@ -315,7 +347,7 @@ async fn a_namespace_that_is_dominant_in_another_batcher_is_dominant_here_if_it_
     assert_eq!(namespaces(&turn.take_batch(EXPRESS_WEIGHT)), [OTHER]);
     drop(turn);
     // Without calls of the dominant one, there is nothing to pass.
-    let (queue, _serving) = Queue::new(100, 2, dominance);
+    let (queue, _serving) = Queue::new(&SHAPE, dominance);
     let (mut turn, woken) = (pin!(express(&queue, nothing())), Arc::<WakeUps>::default());
     assert!(woken.poll(turn.as_mut()).is_pending());
     push_for(&queue, QUIET, 3);

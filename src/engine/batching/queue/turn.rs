@@ -1,5 +1,7 @@
 //! The turn of a task: it takes the calls of a batch and starts it.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::engine::batching::QueuedCall;
@@ -29,6 +31,8 @@ pub(in crate::engine::batching) struct Turn<'a, C, A> {
 pub(in crate::engine::batching) struct StartedBatch {
     pub calls: usize,
     pub weights: BatchWeights,
+    /// How long it took, once it has ended.
+    pub took: Option<Duration>,
 }
 
 impl<'a, C, A> Turn<'a, C, A> {
@@ -77,7 +81,7 @@ impl<'a, C, A> Turn<'a, C, A> {
     /// Ends the turn and starts a batch of `calls` calls.
     pub(in crate::engine::batching) fn start_batch(mut self, calls: usize) -> StartedBatch {
         self.started = calls;
-        StartedBatch { calls, weights: std::mem::take(&mut self.taken) }
+        StartedBatch { calls, weights: std::mem::take(&mut self.taken), took: None }
     }
 }
 
