@@ -275,7 +275,8 @@ pub struct ServeArgs {
     #[arg(long, env = "WAYBILL_POLL_INTERVAL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_interval_ms: u64,
 
-    /// Maximum number of rows that a list examines for a page, if one filter alone does not find them.
+    /// Maximum number of rows that a list examines for a page, if one filter alone does not find them; one that has to
+    /// pass over what does not match examines 20 times as many.
     #[arg(long, env = "WAYBILL_LIST_SCAN_ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(500..=1_000_000))]
     pub list_scan_rows: i64,
 

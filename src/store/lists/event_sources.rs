@@ -178,12 +178,12 @@ fn ready<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery
     span.limit(query, "delivery_id").sql(&format!(") entries WHERE previous IS DISTINCT FROM id LIMIT {limit})"))
 }
 
-/// Appends the events that wait for their time or their turn. The index has held events with an ordering
-/// key, too.
+/// Appends the events that wait for their time or their turn. The index has held events with an ordering key, too,
+/// at most one for each key. They are skipped here, all of them, and each costs a look at its row.
 fn waiting<'q>(query: FilteredQuery<'q>, span: &Span, limit: i64) -> FilteredQuery<'q> {
     let (namespace, direction) = (span.namespace, span.direction());
     let query = query.sql(&format!(
-        "(SELECT id, status = 'PENDING' AS holds FROM waybill.deliveries WHERE namespace_id = {namespace} \
+        "(SELECT id, true AS holds FROM waybill.deliveries WHERE namespace_id = {namespace} AND status = 'PENDING' \
          AND subscription_id IS NULL AND (due_at IS NOT NULL OR order_seq IS NOT NULL)"
     ));
     span.limit(query, "id").sql(&format!(" ORDER BY id {direction} LIMIT {limit})"))

@@ -25,7 +25,7 @@ use crate::store::lists::event_search::{EventSearch, Selectivity};
 use crate::store::lists::event_sources::Source;
 use crate::store::lists::event_times::{span_of_times, time_at};
 use crate::store::lists::filtered_query::FilteredQuery;
-use crate::store::lists::pages::Page;
+use crate::store::lists::pages::{CHEAP, Page};
 use crate::store::lists::payloads::PayloadSearch;
 use crate::store::lists::spans::{Examined, Span};
 use crate::store::tables::event_columns::{EventColumns, EventRow, WorkColumns};
@@ -163,14 +163,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// How many rows can be read one after the other for what it costs to look up one.
-    const CHEAP: i64 = 20;
-
     /// The number of ids up to which steps grow.
     const LONGEST_STEP: i64 = 10_000;
 
     fn new(search: &'a EventSearch<'a>, span: Span, scan: i64) -> Self {
-        let budget = if search.is_cheap() { scan * Self::CHEAP } else { scan };
+        let budget = if search.is_cheap() { scan * CHEAP } else { scan };
         Walk { search, span, budget, payloads: PayloadSearch::of(search.filter), has_ended: false }
     }
 

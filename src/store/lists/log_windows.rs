@@ -13,7 +13,7 @@ use diesel_async::AsyncPgConnection;
 use crate::store::lists::filtered_query::FilteredQuery;
 use crate::store::lists::log_entries::{COLUMNS, LogFilter, LogPage, conditions};
 use crate::store::lists::log_times::{Sample, samples, time_at};
-use crate::store::lists::pages::Page;
+use crate::store::lists::pages::{CHEAP, Page};
 use crate::store::lists::spans::Span;
 use crate::store::tables::event_log::LogEntry;
 
@@ -37,7 +37,8 @@ pub(super) struct Window {
     pub far: Option<Sample>,
 }
 
-/// Reads a page in windows that follow each other, up to `page.scan` ids.
+/// Reads a page in windows that follow each other, up to `page.scan` ids, or [`CHEAP`] times as many for a time alone: all
+/// those within a minute of it may not match.
 pub(super) async fn read_windows(
     conn: &mut AsyncPgConnection,
     filter: &LogFilter,
@@ -47,7 +48,7 @@ pub(super) async fn read_windows(
     let mut found = LogPage::default();
     let mut size = page.limit + MARGIN_ENTRIES;
     let mut window = first_window(conn, &span, &page, size).await?;
-    let mut budget = page.scan;
+    let mut budget = if filter.action.is_none() { page.scan * CHEAP } else { page.scan };
     loop {
         let wanted = page.limit - found.entries.len() as i64;
         found.entries.extend(read_window(conn, filter, &window, wanted).await?);

@@ -33,6 +33,9 @@ impl Page {
     }
 }
 
+/// How many rows can be read one after the other for what it costs to look up one.
+pub(super) const CHEAP: i64 = 20;
+
 /// The page of a list whose rows are in the order of their names.
 #[derive(Debug)]
 pub struct NamePage {

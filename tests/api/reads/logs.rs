@@ -1,5 +1,6 @@
 //! `GET /logs`.
 
+use chrono::DateTime;
 use serde_json::{Value, json};
 use waybill::background::log_summarizer;
 use waybill::domain::ids::{EventId, NamespaceId};
@@ -7,7 +8,7 @@ use waybill::domain::scope::Scope;
 use waybill::store::lists::log_entries::{LogFilter, list_log_entries};
 use waybill::store::lists::pages::Page;
 
-use crate::support::work::entry_of;
+use crate::support::work::{entry_of, time};
 use crate::support::{App, Options, database};
 
 async fn list(app: &App, query: &str) -> Value {
@@ -184,6 +185,59 @@ async fn an_entry_is_found_behind_others_and_a_search_that_is_cut_short_says_how
         let backwards: Vec<i64> = all.into_iter().rev().collect();
         assert_eq!(walk(&app, &format!("{query}&order=desc")).await.concat(), backwards, "{query}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_in_the_log_says_how_far_it_got_in_both_orders() {
+    let flags = vec!["--list-scan-rows=500".to_owned()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let begin = app.count("SELECT extract(epoch FROM now())::bigint").await - 3_000;
+    let sql = format!(
+        "INSERT INTO waybill.event_log (id, event_id, action, worker_id, lease_id, attempt, created_at) \
+             SELECT n, 1, (CASE WHEN n IN (10, 700, 1500, 2190) THEN 'COMPLETED' ELSE 'PICKED' END)::waybill.action, \
+                    'ann:1', 1, 1, to_timestamp({begin} + n) \
+             FROM generate_series(1, 2200) AS n; SELECT setval('waybill.event_log_ids', 2200)"
+    );
+    database::execute(&app.url, &sql).await;
+    // A page ends at the first sample behind 500 entries. Every 64th is one.
+    for (order, wanted) in [
+        ("asc", [(10, Some(640)), (700, Some(1280)), (1500, Some(1920)), (2190, None)]),
+        ("desc", [(2190, Some(1600)), (1500, Some(960)), (700, Some(320)), (10, None)]),
+    ] {
+        let query = format!("/logs?action=COMPLETED&limit=100&order={order}");
+        let mut page = app.get(&query).await.expect(200).json();
+        for (found, searched_to) in wanted {
+            let at = Some(&page["searched_to"]).filter(|at| !at.is_null()).map(time);
+            assert_eq!(ids(&page), [found], "{order}");
+            assert_eq!(at.map(|at| at.timestamp() - begin), searched_to, "{order}: {page}");
+            assert_eq!(page["next"].is_string(), searched_to.is_some(), "{order}: {page}");
+            if let Some(next) = page["next"].as_str() {
+                page = app.get_after(&query, next).await.expect(200).json();
+            }
+        }
+    }
+}
+
+/// An entry may have got its id up to a minute after its time, so the search begins a minute further away.
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_found_by_their_time_however_many_were_written_within_a_minute_of_it() {
+    let flags = vec!["--list-scan-rows=500".to_owned()];
+    let app = App::start_with(Options { flags, ..Options::default() }).await;
+    let begin = app.count("SELECT extract(epoch FROM now())::bigint").await - 1_000;
+    let sql = format!(
+        "INSERT INTO waybill.event_log (id, event_id, action, worker_id, lease_id, attempt, created_at) \
+             SELECT n, 1, 'PICKED', 'ann:1', 1, 1, to_timestamp({begin}) + n * interval '20 milliseconds' \
+             FROM generate_series(1, 4000) AS n; SELECT setval('waybill.event_log_ids', 4000)"
+    );
+    database::execute(&app.url, &sql).await;
+    let time_of = |id: i64| {
+        let time = DateTime::from_timestamp_millis(begin * 1_000 + id * 20).expect("a time");
+        time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+    };
+    let late = list(&app, &format!("?since={}&limit=20", time_of(3_501))).await;
+    assert_eq!(ids(&late), (3_501..3_521).collect::<Vec<i64>>());
+    let early = list(&app, &format!("?until={}&limit=20&order=desc", time_of(500))).await;
+    assert_eq!(ids(&early), (480..500).rev().collect::<Vec<i64>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]
