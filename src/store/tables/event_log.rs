@@ -91,7 +91,7 @@ pub(crate) async fn find_entry(
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     if delivery.is_push() {
-        return find_push_entry(conn, delivery.key(), lease_id, action).await;
+        return find_push_entry(conn, delivery, lease_id, action).await;
     }
     statement!("find_log_entry")
         .query()
@@ -140,7 +140,7 @@ pub(crate) async fn find_settlement(
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
     if delivery.is_push() {
-        return find_push_settlement(conn, delivery.key(), lease_id).await;
+        return find_push_settlement(conn, delivery, lease_id).await;
     }
     statement!("find_settlement")
         .query()

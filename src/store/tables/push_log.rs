@@ -10,7 +10,8 @@ use diesel::sql_types::{BigInt, Integer, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use crate::domain::action::Action;
-use crate::domain::ids::{DeliveryId, DeliveryKey, LeaseId};
+use crate::domain::delivery::Delivery;
+use crate::domain::ids::{DeliveryId, LeaseId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
 use crate::store::connection::whole_result::LoadOne;
@@ -42,13 +43,14 @@ pub async fn attempts_of_push(
 /// Returns the entry of `action` that the dispatcher logged under one claim of a push.
 pub(in crate::store) async fn find_push_entry(
     conn: &mut AsyncPgConnection,
-    push: DeliveryKey,
+    push: &Delivery,
     lease_id: LeaseId,
     action: Action,
 ) -> QueryResult<Option<LogEntry>> {
     statement!("find_push_entry")
         .query()
         .bind::<Integer, _>(push.namespace)
+        .bind::<BigInt, _>(push.event_id)
         .bind::<BigInt, _>(push.id)
         .bind::<BigInt, _>(lease_id)
         .bind::<Text, _>(action.as_str())
@@ -61,12 +63,13 @@ pub(in crate::store) async fn find_push_entry(
 /// Returns the settlement of a claim of a push, or `None` if it has not been settled.
 pub(in crate::store) async fn find_push_settlement(
     conn: &mut AsyncPgConnection,
-    push: DeliveryKey,
+    push: &Delivery,
     lease_id: LeaseId,
 ) -> QueryResult<Option<Settlement>> {
     statement!("find_push_settlement")
         .query()
         .bind::<Integer, _>(push.namespace)
+        .bind::<BigInt, _>(push.event_id)
         .bind::<BigInt, _>(push.id)
         .bind::<BigInt, _>(lease_id)
         .cached()
