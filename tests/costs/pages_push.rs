@@ -1,5 +1,5 @@
 //! What the pages about pushes cost, in buffers: with 50 subscriptions, of which one has 100,000 pushes and the others 1,000
-//! each. The database is not that of `lists.rs`: the rows of this one would lie among those that other tests measure.
+//! each. The database is not that of `lists/`: the rows of this one would lie among those that other tests measure.
 
 use tokio::sync::OnceCell;
 use waybill::domain::ids::{DeliveryId, NamespaceId, SubscriptionId};
