@@ -84,6 +84,23 @@ async fn assert_steps_are_small(app: &App) {
     assert!((1..25).contains(&largest), "25 rows take more than 50 ms, and {largest} were deleted at once");
 }
 
+/// Smaller steps would pay it more often, and be no shorter.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_each_step_costs_whatever_its_size_does_not_make_steps_smaller() {
+    let app = App::with_fixed_clock().await;
+    database::execute(&app.url, &old_events(2_000)).await;
+    let fixed_cost = "CREATE TABLE waybill.steps (step bigint);
+        CREATE FUNCTION waybill.before_step() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN INSERT INTO waybill.steps VALUES (txid_current()); PERFORM pg_sleep(0.015); RETURN NULL; END$$;
+        CREATE TRIGGER before_step BEFORE DELETE ON waybill.events FOR EACH STATEMENT
+            EXECUTE FUNCTION waybill.before_step()";
+    database::execute(&app.url, fixed_cost).await;
+    assert_eq!(run_once(app.engine(), HOUR).await.expect("a round")["events"], 2_000);
+    // 20 of 100 events, and a few in which nothing was left.
+    let steps = app.count("SELECT count(*) FROM waybill.steps").await;
+    assert!((20..80).contains(&steps), "{steps} steps");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_a_small_table_that_take_too_long_are_deleted_in_smaller_steps() {
     let app = App::with_fixed_clock().await;

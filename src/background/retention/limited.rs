@@ -35,10 +35,12 @@ pub(super) async fn take_step<R: Removal + Sync>(
     removal: &R,
 ) -> Result<R::Removed, Error> {
     loop {
+        let began = Instant::now();
         begin_limited(conn, rows.time_limit(), MAX_IDLE_TIME).await?;
+        rows.note_round_trip(began.elapsed());
         // Not the whole transaction: how long its commit takes does not depend on the number of rows.
         let began = Instant::now();
-        match removal.remove(conn, rows.0).await {
+        match removal.remove(conn, rows.count()).await {
             Ok(removed) => {
                 rows.adapt(R::rows_of(&removed), began.elapsed());
                 commit(conn).await?;

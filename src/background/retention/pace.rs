@@ -4,6 +4,10 @@
 //! full load takes time from workers. But removal that is too slow lets tables grow without end. So steps are
 //! sized by the time that they take, a search that finds little pauses for long, and workers have the right of
 //! way only while removal keeps up.
+//!
+//! Not all of this time depends on the number of rows. Smaller steps would pay the rest more often: removal would become
+//! slower, and no step shorter. So round trips do not count, and no step gets smaller than the first one only to be
+//! shorter. Below that, steps are made smaller by a cancellation alone.
 
 use std::time::Duration;
 
@@ -16,7 +20,8 @@ const STEP_TIME: Duration = Duration::from_millis(10);
 /// The time after which a step is cancelled, because its locks hold others up. It is done again with half of the rows.
 const MAX_STEP_TIME: Duration = Duration::from_millis(50);
 
-/// The number of rows of the first, the smallest and the largest step.
+/// The number of rows of the first, the smallest and the largest step. Only steps that were cancelled are smaller than
+/// the first.
 const FIRST_ROWS: i64 = 100;
 const MIN_ROWS: i64 = 10;
 const MAX_ROWS: i64 = 500;
@@ -37,34 +42,55 @@ const MAX_YIELD: Duration = Duration::from_millis(200);
 
 /// The number of rows of the next step.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StepRows(pub i64);
+pub(super) struct StepRows {
+    count: i64,
+    /// The shortest time that the database took to answer a statement that does nothing.
+    round_trip: Option<Duration>,
+}
 
 impl Default for StepRows {
     fn default() -> Self {
-        StepRows(FIRST_ROWS)
+        StepRows { count: FIRST_ROWS, round_trip: None }
     }
 }
 
 impl StepRows {
+    pub(super) fn count(self) -> i64 {
+        self.count
+    }
+
+    /// Notes how long the database took to answer a statement that does nothing. A busy machine takes longer than the
+    /// network, so the shortest time counts.
+    pub(super) fn note_round_trip(&mut self, took: Duration) {
+        self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
+    }
+
     /// Adapts to a step that has visited or removed `done` rows in `took`. A step that did little says nothing about
     /// the time that it takes to do much. One that only visited many is followed by a larger one, which is cancelled if
     /// it finds too much to remove.
     pub(super) fn adapt(&mut self, done: i64, took: Duration) {
-        if took > STEP_TIME {
-            self.halve();
-        } else if took < STEP_TIME / 2 && done * 2 >= self.0 {
-            self.0 = (self.0 * 2).min(MAX_ROWS);
+        let took = took.saturating_sub(self.round_trip.unwrap_or_default());
+        if took > STEP_TIME && self.count > FIRST_ROWS {
+            self.count = (self.count / 2).max(FIRST_ROWS);
+        } else if took < self.short_time() && done * 2 >= self.count {
+            self.count = (self.count * 2).min(MAX_ROWS);
         }
     }
 
+    /// Returns the time below which a step of this size is followed by a larger one. After a cancellation it is longer:
+    /// twice as many rows must only stay well below the limit.
+    fn short_time(self) -> Duration {
+        if self.count < FIRST_ROWS { MAX_STEP_TIME / 3 } else { STEP_TIME / 2 }
+    }
+
     pub(super) fn halve(&mut self) {
-        self.0 = (self.0 / 2).max(MIN_ROWS);
+        self.count = (self.count / 2).max(MIN_ROWS);
     }
 
     /// Returns whether a step of this size is cancelled when it takes too long. The smallest step is not: however slow
     /// the database is, there is progress.
     pub(super) fn is_limited(self) -> bool {
-        self.0 > MIN_ROWS
+        self.count > MIN_ROWS
     }
 
     /// Returns the time that a step of this size may take.
@@ -108,34 +134,65 @@ mod tests {
         }
     }
 
+    /// Returns the size after ten full steps that each take `took`.
+    fn after_steps(mut rows: StepRows, took: Duration) -> i64 {
+        for _ in 0..10 {
+            rows.adapt(rows.count, took);
+        }
+        rows.count
+    }
+
+    fn step_rows(count: i64) -> StepRows {
+        StepRows { count, ..StepRows::default() }
+    }
+
     #[test]
     fn steps_grow_while_they_are_short_and_shrink_when_they_are_long() {
+        assert_eq!(after_steps(StepRows::default(), SHORT), MAX_ROWS);
+        let mut rows = step_rows(MAX_ROWS);
+        rows.adapt(0, STEP_TIME * 2);
+        assert_eq!(rows.count, MAX_ROWS / 2);
+    }
+
+    /// What takes so long may not depend on the number of rows.
+    #[test]
+    fn only_a_cancellation_makes_steps_smaller_than_the_first() {
+        assert_eq!(after_steps(step_rows(MAX_ROWS), STEP_TIME * 4), FIRST_ROWS);
         let mut rows = StepRows::default();
-        for _ in 0..10 {
-            let removed = rows.0;
-            rows.adapt(removed, SHORT);
+        rows.halve();
+        assert_eq!(rows.count, FIRST_ROWS / 2);
+    }
+
+    #[test]
+    fn steps_grow_again_after_a_cancellation_unless_they_would_be_cancelled_again() {
+        assert!(after_steps(step_rows(MIN_ROWS), STEP_TIME) >= FIRST_ROWS);
+        assert_eq!(after_steps(step_rows(MIN_ROWS), MAX_STEP_TIME / 2), MIN_ROWS);
+    }
+
+    #[test]
+    fn the_time_of_a_round_trip_makes_no_step_smaller() {
+        let mut rows = StepRows::default();
+        for round_trip in [STEP_TIME * 3, STEP_TIME * 2, STEP_TIME * 3] {
+            rows.note_round_trip(round_trip);
         }
-        assert_eq!(rows.0, MAX_ROWS);
-        for _ in 0..10 {
-            rows.adapt(0, STEP_TIME * 2);
-        }
-        assert_eq!(rows.0, MIN_ROWS);
+        assert_eq!(after_steps(rows, STEP_TIME * 2 + SHORT), MAX_ROWS);
+        assert_eq!(after_steps(rows, STEP_TIME * 4), FIRST_ROWS);
     }
 
     #[test]
     fn the_smallest_step_alone_may_take_long() {
         assert_eq!(StepRows::default().time_limit(), MAX_STEP_TIME);
-        let mut rows = StepRows(MIN_ROWS + 1);
+        let mut rows = step_rows(MIN_ROWS + 1);
         assert_eq!(rows.time_limit(), MAX_STEP_TIME);
         rows.halve();
-        assert_eq!((rows.0, rows.time_limit()), (MIN_ROWS, STATEMENT_LIMIT));
+        assert_eq!((rows.count, rows.time_limit()), (MIN_ROWS, STATEMENT_LIMIT));
     }
 
     #[test]
     fn a_step_that_did_little_does_not_make_the_next_one_larger() {
         let mut rows = StepRows::default();
         rows.adapt(FIRST_ROWS / 2 - 1, SHORT);
-        assert_eq!(rows.0, FIRST_ROWS);
+        assert_eq!(rows.count, FIRST_ROWS);
     }
 
     #[test]
