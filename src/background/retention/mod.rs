@@ -20,13 +20,16 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use tokio_util::sync::CancellationToken;
 
-use super::Service;
+use super::{Service, report};
 use crate::domain::retention::Retention;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::store::retention::{RetentionRule, delete_old_rows, rules};
 use limited::{Removal, take_step};
 use pace::StepRows;
+
+/// The name of the service in the log.
+const SERVICE: &str = "retention";
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
@@ -69,14 +72,15 @@ pub type RemovedRows = BTreeMap<&'static str, usize>;
 /// Removes everything that is older than its retention, except for the event log. Returns what was removed.
 pub async fn run_once(engine: &Engine, settings: &RetentionSettings) -> Result<RemovedRows, Error> {
     let mut removed = events::run_once(engine, settings.events).await?;
-    let caught_up = CaughtUp::default();
+    let (caught_up, mut failure) = (CaughtUp::default(), None);
     loop {
-        let round = delete_by_rules(engine, settings, &caught_up).await?;
+        let round = delete_by_rules(engine, settings, &caught_up).await;
         for (table, rows) in round.removed {
             *removed.entry(table).or_default() += rows;
         }
+        failure = failure.or(round.failure);
         if !round.has_more {
-            return Ok(removed);
+            return failure.map_or(Ok(removed), Err);
         }
     }
 }
@@ -85,8 +89,38 @@ pub async fn run_once(engine: &Engine, settings: &RetentionSettings) -> Result<R
 #[derive(Debug, Default)]
 struct Round {
     removed: RemovedRows,
-    /// Whether a table has old rows left.
+    /// Whether a table that can be cleaned up has old rows left.
     has_more: bool,
+    /// The first failure. It does not keep the other tables from their turns.
+    failure: Option<Error>,
+}
+
+impl Round {
+    /// Adds the turn of one table: how many rows were deleted, and whether more are left. Returns whether there may be.
+    fn add(&mut self, table: &'static str, turn: Result<(usize, bool), Error>) -> bool {
+        match turn {
+            Ok((rows, has_more)) => {
+                self.removed.insert(table, rows);
+                self.has_more |= has_more;
+                has_more
+            }
+            Err(error) => {
+                self.failure = self.failure.take().or(Some(error));
+                true
+            }
+        }
+    }
+
+    /// Returns the time until the next round, or `None` if it is the usual one.
+    fn until_next(self) -> Result<Option<Duration>, Error> {
+        match self.failure {
+            Some(error) if !self.has_more => return Err(error),
+            // The service waits after an error, and the tables that have more do not.
+            Some(error) => report(SERVICE, &error),
+            None => {}
+        }
+        Ok(self.has_more.then_some(PAUSE_BETWEEN_TURNS))
+    }
 }
 
 /// When each table was last cleaned up completely.
@@ -116,25 +150,15 @@ impl CaughtUp {
 }
 
 /// Deletes the old rows of all small tables.
-async fn delete_by_rules(engine: &Engine, settings: &RetentionSettings, caught_up: &CaughtUp) -> Result<Round, Error> {
-    let (mut round, mut failure) = (Round::default(), None);
+async fn delete_by_rules(engine: &Engine, settings: &RetentionSettings, caught_up: &CaughtUp) -> Round {
+    let mut round = Round::default();
     // A table whose rows are locked, or are too many, does not keep the others from being cleaned up.
     for rule in rules(settings.dead_letters, settings.log, settings.audit) {
-        let has_more = match delete_in_turn(engine, &rule).await {
-            Ok((rows, has_more)) => {
-                round.removed.insert(rule.table, rows);
-                round.has_more |= has_more;
-                has_more
-            }
-            Err(error) => {
-                failure = failure.or(Some(error));
-                true
-            }
-        };
-        let lag = if has_more { caught_up.lag_seconds(rule.table) } else { caught_up.note(rule.table) };
+        let may_have_more = round.add(rule.table, delete_in_turn(engine, &rule).await);
+        let lag = if may_have_more { caught_up.lag_seconds(rule.table) } else { caught_up.note(rule.table) };
         engine.metrics().set_retention_lag(rule.table, lag);
     }
-    failure.map_or(Ok(round), Err)
+    round
 }
 
 /// Deletes in small steps: a busy queue leaves more behind between two rounds than one statement should delete. Returns
@@ -177,17 +201,43 @@ impl Removal for OldRows<'_> {
 /// Cleans up the small tables until the server stops.
 pub(crate) async fn run(engine: Engine, settings: RetentionSettings, shutdown: CancellationToken) {
     let caught_up = CaughtUp::default();
-    let service = Service { at_once: true, ..Service::every("retention", INTERVAL) };
+    let service = Service { at_once: true, ..Service::every(SERVICE, INTERVAL) };
     service
         .run(engine, shutdown, |engine| {
             let (settings, caught_up) = (&settings, &caught_up);
             async move {
-                let round = delete_by_rules(&engine, settings, caught_up).await?;
-                for (table, rows) in round.removed {
-                    log::debug!(table, rows; "old rows were deleted");
+                let round = delete_by_rules(&engine, settings, caught_up).await;
+                for (table, rows) in &round.removed {
+                    log::debug!(table = *table, rows = *rows; "old rows were deleted");
                 }
-                Ok(round.has_more.then_some(PAUSE_BETWEEN_TURNS))
+                round.until_next()
             }
         })
         .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed() -> Result<(usize, bool), Error> {
+        Err(Error::Internal("a locked row".to_owned()))
+    }
+
+    #[test]
+    fn a_table_that_fails_does_not_make_those_with_more_wait_for_the_next_round() {
+        let mut round = Round::default();
+        assert!(round.add("audit_log", failed()), "it may have more");
+        assert!(round.add("dead_letters", Ok((500, true))));
+        assert!(!round.add("workers", Ok((0, false))));
+        assert_eq!(round.until_next().expect("the failure is reported"), Some(PAUSE_BETWEEN_TURNS));
+    }
+
+    #[test]
+    fn a_round_after_which_only_failed_tables_have_more_fails() {
+        let mut round = Round::default();
+        round.add("audit_log", failed());
+        round.add("workers", Ok((1, false)));
+        round.until_next().expect_err("the service waits");
+    }
 }
