@@ -43,8 +43,8 @@ const BACKGROUND_STOP: Duration = Duration::from_secs(6);
 /// The time to wait for a database that is still starting.
 const DATABASE_WAIT: Duration = Duration::from_secs(30);
 
-/// Connections that the embedded PostgreSQL accepts in addition to those for requests: two for
-/// maintenance and notifications, the rest for `psql` and backups.
+/// Connections that the embedded PostgreSQL accepts in addition to those for requests: one for maintenance, one for
+/// notifications, and one for the lock of whoever drops weeks of the event log; the rest for `psql` and backups.
 const SPARE_CONNECTIONS: usize = 56;
 
 /// The reason why a server did not start.

@@ -14,16 +14,13 @@ use super::retention::{CaughtUp, RetentionSettings};
 use super::{Service, report};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::store::connection::blocking::BlockingConnections;
+use crate::store::connection::blocking::{BlockingConnections, CONNECT_WITHIN};
 use crate::store::tables::log_partitions::{LockBudget, create_log_partitions, read_lock_budget};
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// The number of days after today whose partitions are created: next week's, too.
 const DAYS_AHEAD: i32 = 7;
-
-/// The maximum wait for the connection.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Returns the pool of the maintenance thread. It connects when it is first used.
 pub(crate) fn pool(engine: &Engine) -> r2d2::Pool<BlockingConnections> {

@@ -196,6 +196,24 @@ async fn a_week_is_left_to_the_server_that_is_dropping_weeks() {
     assert_eq!(files(dir.path()), [format!("{week}.ndjson.gz")], "what the other has left is deleted");
 }
 
+/// The lock needs a connection of its own, which servers would open every few minutes for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_asks_for_the_lock_only_if_there_is_something_to_drop() {
+    let app = App::with_fixed_clock().await;
+    let name = "ALTER DATABASE %I SET pg_stat_statements.track = ''all''";
+    let counted = format!("DO $$ BEGIN EXECUTE format('{name}', current_database()); END $$");
+    database::execute(&app.url, &format!("CREATE EXTENSION pg_stat_statements; {counted}")).await;
+    let locks = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+                 WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+                   AND query LIKE 'SELECT pg_try_advisory_xact_lock(hashtextextended(%) AS is_ours'";
+    publish_completed(&app, "a").await;
+    assert_eq!(run_once(app.engine(), &by_default()).await.expect("a round"), 0);
+    assert_eq!(app.count(locks).await, 0);
+    app.advance(98 * DAY);
+    assert_eq!(run_once(app.engine(), &by_default()).await.expect("a round"), 1);
+    assert_eq!(app.count(locks).await, 1);
+}
+
 /// Archiving may take hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_that_is_dropping_weeks_holds_no_snapshot() {

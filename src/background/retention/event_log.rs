@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::store::connection::blocking::{BlockingConnection, BlockingConnections};
 use crate::store::retention::log::{
     OldLogPartition, count_log_blocks, detach_log_partition, drop_log_partition, find_old_log_partitions,
-    lock_dropping, move_old_log_lines, read_log_lines, unlock_dropping,
+    has_old_log_lines, lock_dropping, move_old_log_lines, read_log_lines, unlock_dropping,
 };
 
 use super::archive::{Archive, remove_parts};
@@ -62,6 +62,9 @@ fn drop_all(
     let mut conn = pool.get().map_err(|error| Error::unavailable(error.to_string()))?;
     let old = find_old_log_partitions(&mut conn, engine.now(), age_seconds)?;
     *lag_seconds = old.first().map_or(0.0, |oldest| oldest.lag_seconds);
+    if old.is_empty() && !has_old_log_lines(&mut conn, engine.now(), age_seconds)? {
+        return Ok(0);
+    }
     // The transaction that holds the lock needs a connection of its own.
     let connections = BlockingConnections { url: engine.database().url().to_owned(), runtime: Handle::current() };
     let mut holder = connections.connect().map_err(|error| Error::unavailable(error.to_string()))?;

@@ -4,8 +4,9 @@
 //! connection must run on the main runtime, so the pool holds a handle to it.
 
 use std::future::Future;
+use std::time::Duration;
 
-use diesel::ConnectionError;
+use diesel::{ConnectionError, ConnectionResult};
 use diesel_async::AsyncPgConnection;
 use diesel_async::async_connection_wrapper::{AsyncConnectionWrapper, BlockOn};
 use tokio::runtime::Handle;
@@ -34,6 +35,9 @@ impl BlockOn for MainRuntime {
 /// queue up behind a waiting lock request.
 const SETUP: &str = "SET statement_timeout = '60s'; SET lock_timeout = '1s'";
 
+/// The maximum time to open a connection. A database behind a dead network never answers.
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
 /// Opens blocking connections.
 #[derive(Debug)]
 pub(crate) struct BlockingConnections {
@@ -48,7 +52,7 @@ impl r2d2::ManageConnection for BlockingConnections {
 
     fn connect(&self) -> Result<BlockingConnection, ConnectionError> {
         let _entered = self.runtime.enter();
-        let connection = self.runtime.block_on(connect(&self.url, SETUP))?;
+        let connection = self.runtime.block_on(connect_within(CONNECT_WITHIN, &self.url))?;
         Ok(BlockingConnection::from(connection))
     }
 
@@ -59,5 +63,26 @@ impl r2d2::ManageConnection for BlockingConnections {
 
     fn has_broken(&self, connection: &mut BlockingConnection) -> bool {
         diesel::r2d2::R2D2Connection::is_broken(connection)
+    }
+}
+
+async fn connect_within(limit: Duration, url: &str) -> ConnectionResult<AsyncPgConnection> {
+    let connected = tokio::time::timeout(limit, connect(url, SETUP)).await;
+    connected.unwrap_or_else(|_| Err(ConnectionError::BadConnection("connecting took too long".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_database_that_does_not_answer_is_not_waited_for() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("postgres://{}/queue", silent.local_addr().expect("an address"));
+        let connecting = connect_within(Duration::from_millis(20), &url);
+        let failure = tokio::time::timeout(Duration::from_secs(20), connecting).await.expect("an end");
+        assert!(failure.is_err_and(|error| error.to_string().contains("took too long")));
     }
 }

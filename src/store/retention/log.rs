@@ -67,6 +67,15 @@ pub(crate) fn find_old_log_partitions(
     query.bind::<Double, _>(age_seconds).load(conn)
 }
 
+/// Returns whether the default partition has lines of a week that ended more than `age_seconds` ago.
+pub(crate) fn has_old_log_lines(
+    conn: &mut BlockingConnection,
+    now: Option<DateTime<Utc>>,
+    age_seconds: f64,
+) -> QueryResult<bool> {
+    Ok(find_oldest_default_log_day(conn, now, age_seconds)?.is_some())
+}
+
 /// Moves the oldest week of the default partition to a partition of its own, if it ended more than `age_seconds` ago.
 /// Returns whether anything was moved.
 pub(crate) fn move_old_log_lines(
@@ -75,21 +84,28 @@ pub(crate) fn move_old_log_lines(
     age_seconds: f64,
 ) -> QueryResult<bool> {
     #[derive(QueryableByName)]
-    struct Oldest {
-        #[diesel(sql_type = Nullable<Date>)]
-        day: Option<NaiveDate>,
-    }
-    #[derive(QueryableByName)]
     struct Created {
         #[diesel(sql_type = Bool)]
         created: bool,
     }
-    let query = statement!("find_oldest_default_log_day").query().bind::<Nullable<Timestamptz>, _>(now);
-    let Some(day) = query.bind::<Double, _>(age_seconds).load_one_blocking::<Oldest, _>(conn)?.day else {
-        return Ok(false);
-    };
+    let Some(day) = find_oldest_default_log_day(conn, now, age_seconds)? else { return Ok(false) };
     let create = statement!("create_log_partition").query().bind::<Date, _>(day);
     Ok(create.bind::<Text, _>(LOCK_TIMEOUT).load_one_blocking::<Created, _>(conn)?.created)
+}
+
+/// Returns the day of the oldest line in the default partition whose week ended more than `age_seconds` ago.
+fn find_oldest_default_log_day(
+    conn: &mut BlockingConnection,
+    now: Option<DateTime<Utc>>,
+    age_seconds: f64,
+) -> QueryResult<Option<NaiveDate>> {
+    #[derive(QueryableByName)]
+    struct Oldest {
+        #[diesel(sql_type = Nullable<Date>)]
+        day: Option<NaiveDate>,
+    }
+    let query = statement!("find_oldest_default_log_day").query().bind::<Nullable<Timestamptz>, _>(now);
+    Ok(query.bind::<Double, _>(age_seconds).load_one_blocking::<Oldest, _>(conn)?.day)
 }
 
 /// Detaches a partition from the event log. Fails if others use the log for longer than the time that they may be
