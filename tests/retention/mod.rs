@@ -5,6 +5,7 @@ mod costs;
 mod crashes;
 mod event_log;
 mod events;
+mod keys;
 mod large;
 mod races;
 mod replays;

@@ -37,11 +37,13 @@ async fn the_state_of_an_endpoint_is_deleted_a_month_after_nobody_needs_it() {
         endpoint("was_paused", "NULL", past),
         endpoint("open", past, past),
         endpoint("paused", "NULL", "now() + interval '1 day'"),
+        endpoint("recent", "NULL", "NULL"),
+        "UPDATE waybill.endpoints SET updated_at = updated_at + interval '2 days' WHERE url ~ '/recent$'".to_owned(),
     ];
     database::execute(&app.url, &sql.concat()).await;
     assert_eq!(app.remove_old().await["endpoints"], 3);
-    let kept = "SELECT count(*) FROM waybill.endpoints WHERE url ~ '/(named|paused)$'";
-    assert_eq!(app.count(kept).await, 2);
+    let kept = "SELECT count(*) FROM waybill.endpoints WHERE url ~ '/(named|paused|recent)$'";
+    assert_eq!(app.count(kept).await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

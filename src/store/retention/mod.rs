@@ -2,7 +2,8 @@
 //!
 //! [`rules`] is the table of small tables, whose old rows are found by an index of their age. [`events`] removes
 //! events with their deliveries, and [`log`] whole weeks of the event log. `docs/operations.md` has one
-//! table of all of them.
+//! table of all of them, and of what is bounded elsewhere: rotated secrets and versions of schemas leave with the change
+//! that replaces them, and servers with the sign of life of another one (`engine/limits/refresh.rs`).
 
 pub mod events;
 pub(crate) mod log;
@@ -80,4 +81,70 @@ pub(crate) async fn delete_old_rows(
     let Some(age) = rule.retention.length() else { return Ok(0) };
     let query = rule.statement.query().bind::<Nullable<Timestamptz>, _>(now);
     query.bind::<Double, _>(age.as_secs_f64()).bind::<BigInt, _>(max_rows).cached().execute(conn).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the table says about each table of the database: the time, and the setting.
+    fn documented() -> Vec<(Vec<&'static str>, &'static str, &'static str)> {
+        let operations = include_str!("../../../docs/operations.md");
+        let (_, section) = operations.split_once("\n## What is kept how long\n").expect("the section");
+        let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+        let cells = rows.skip(2).map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+        cells.map(|cells| (cells[0].split('`').skip(1).step_by(2).collect(), cells[1], cells[2])).collect()
+    }
+
+    /// Returns the only row of a table of the database: the time, and the setting.
+    fn row_of(table: &str) -> (&'static str, &'static str) {
+        let mut rows = documented().into_iter().filter(|(tables, ..)| tables.contains(&table));
+        let (_, kept, setting) = rows.next().unwrap_or_else(|| panic!("{table} is not in the table"));
+        assert!(rows.next().is_none(), "{table} is listed twice");
+        (kept, setting)
+    }
+
+    /// The ages that operators set are longer than any other here.
+    #[test]
+    fn every_rule_is_documented_with_its_age_or_its_setting() {
+        let (dead_letters, log, audit) = (Retention::days(1_001), Retention::days(1_002), Retention::days(1_003));
+        let settings = [
+            (dead_letters, "`--dead-letter-retention`"),
+            (log, "`--log-retention`"),
+            (audit, "`--audit-retention`"),
+            // They say themselves when they end.
+            (Retention::Seconds(0), "`--idempotency-retention`"),
+        ];
+        for rule in rules(dead_letters, log, audit) {
+            let (kept, setting) = row_of(rule.table);
+            match settings.iter().find(|(retention, _)| *retention == rule.retention) {
+                Some((_, flag)) => assert_eq!(setting, *flag, "{}", rule.table),
+                None => {
+                    let days = rule.retention.length().expect("an age").as_secs() / 86_400;
+                    let unit = if days == 1 { "day" } else { "days" };
+                    assert!(kept.starts_with(&format!("{days} {unit}")), "{}: {days}, and not {kept}", rule.table);
+                    assert_eq!(setting, "–", "{}", rule.table);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_documented_is_removed_by_a_rule_or_known_to_be_removed_elsewhere() {
+        let rules = rules(Retention::Forever, Retention::Forever, Retention::Forever);
+        let elsewhere = [
+            "events",
+            "deliveries",
+            "event_tags",
+            "event_log",
+            "subscription_secrets",
+            "source_secrets",
+            "event_type_versions",
+            "servers",
+        ];
+        for table in documented().into_iter().flat_map(|(tables, ..)| tables) {
+            assert!(elsewhere.contains(&table) || rules.iter().any(|rule| rule.table == table), "{table}");
+        }
+        assert!(elsewhere.iter().all(|table| !row_of(table).0.is_empty()));
+    }
 }

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::{limit, publish, publish_many, refresh, refused, servers, stored};
-use crate::support::{App, until};
+use crate::support::{App, database, until};
 
 const RATE: &str = "publishes_per_second";
 
@@ -59,6 +59,21 @@ async fn a_server_that_is_gone_leaves_its_share_to_the_others() {
     assert_eq!(known_servers(&one).await, 1);
     publish_many(&one, 10).await.expect(201);
     refused(publish(&one).await, RATE, "namespace");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_forgotten_an_hour_after_its_last_sign_of_life() {
+    let [app] = servers().await;
+    let sign = |name: &str, seconds: i64| {
+        let seen = app.now() - TimeDelta::seconds(seconds);
+        format!("INSERT INTO waybill.servers (instance, seen_at) VALUES ('{name}', '{seen}');")
+    };
+    database::execute(&app.url, &(sign("long gone", 3_601) + &sign("gone", 3_590))).await;
+    limit(&app, "default", json!({RATE: 10})).await;
+    refresh([&app]).await;
+    let known =
+        async |name: &str| app.count(&format!("SELECT count(*) FROM waybill.servers WHERE instance = '{name}'")).await;
+    assert_eq!((known("long gone").await, known("gone").await), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
