@@ -156,6 +156,7 @@ fn numbers(expression: &str) -> Vec<f64> {
     let (unit, inner) = match expression.strip_prefix("Duration::from_").and_then(|call| call.split_once('(')) {
         Some(("secs", inner)) => (1.0, inner.trim_end_matches(')')),
         Some(("millis", inner)) => (0.001, inner.trim_end_matches(')')),
+        Some(("micros", inner)) => (0.000_001, inner.trim_end_matches(')')),
         _ => (1.0, expression),
     };
     let product = |text: &str| -> f64 {

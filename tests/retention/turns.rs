@@ -70,6 +70,25 @@ async fn a_step_that_takes_too_long_is_cancelled_and_done_again_with_fewer_rows(
     assert_eq!(app.orphans().await, 0);
 }
 
+/// The database notices a cancellation late if nothing looks for one any longer: it has already told what the step has
+/// removed, and undoes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_cancelled_at_its_very_end_has_removed_nothing() {
+    let app = App::with_fixed_clock().await;
+    database::execute(&app.url, &old_events(20)).await;
+    let busy_end = "CREATE FUNCTION waybill.after_step() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN
+                RETURN (CASE WHEN sha512(repeat(repeat('x', 1000000), 60 + (random() * 0)::int)::bytea) IS NULL
+                             THEN NULL::waybill.events END);
+            END$$;
+        CREATE TRIGGER z_after_step AFTER DELETE ON waybill.events FOR EACH STATEMENT
+            EXECUTE FUNCTION waybill.after_step()";
+    database::execute(&app.url, busy_end).await;
+    assert_eq!(run_once(app.engine(), HOUR).await.expect("a round")["events"], 20);
+    let metrics = app.get("/metrics").await.expect(200).text;
+    assert!(metrics.contains("waybill_removed_rows_total{table=\"events\"} 20\n"), "{metrics}");
+}
+
 /// Lets each row of a table take 2.1 ms to delete.
 async fn slow_deletes_of(app: &App, table: &str) {
     database::execute(&app.url, "CREATE TABLE waybill.deleted (step bigint)").await;
