@@ -241,8 +241,9 @@ def profile_part(profile):
             f"load generator, and the share of the machine that was idle: medians of "
             f"{len(next(iter(profile['rounds'].values())))} rounds.{flush} Measured on {profile['date']}.\n\n"
             + table(["workload", "rate", "server", "PostgreSQL", "load", "idle"], body)
-            + "\nTwo batches run at once, and the log is flushed by one of them at a time, so a part of the machine is idle. The "
-            "decisions on [warm connections](../docs/decisions/0045-warm-connections.md), [claims]"
+            + "\nAt most two batches run at once, and each waits for its flush, so a part of the machine is idle. The "
+            "decisions on [small batches](../docs/decisions/0046-small-batches-wait-for-each-other.md), "
+            "[warm connections](../docs/decisions/0045-warm-connections.md), [claims]"
             "(../docs/decisions/0044-a-claim-from-one-queue.md), [lanes](../docs/decisions/0038-lanes-keep-their-transactions.md) "
             "and [the schema](../docs/decisions/0022-one-schema-for-the-first-release.md) say what was tried, and what the rest "
             "of the time is for.\n")
