@@ -59,6 +59,11 @@ impl Load {
         }
     }
 
+    /// Returns the weight of all calls that are in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// Returns the weight of all calls that wait.
     pub(super) fn waiting(&self) -> usize {
         self.total - self.in_flight

@@ -10,6 +10,7 @@ use crate::domain::idempotency::{IdempotencyKey, KeyOrigin};
 use crate::domain::ids::{EventId, NamespaceId};
 use crate::domain::scope::Scope;
 use crate::store::connection::cached::CachedExt;
+use crate::store::connection::whole_result::LoadOne;
 use crate::store::statement::{Statement, statement};
 use crate::store::tables::columns::StatusColumn;
 use crate::store::tables::schema::events;
@@ -102,7 +103,7 @@ pub(crate) async fn find_key_of_event(
         .find((scope.namespace, id))
         .filter(events::key_origin.eq(origin.number()))
         .select(events::idempotency_key)
-        .first::<Option<String>>(conn)
+        .load_first::<Option<String>>(conn)
         .await
         .optional()
         .map(Option::flatten)

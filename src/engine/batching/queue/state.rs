@@ -116,7 +116,7 @@ impl<C, A> QueueState<C, A> {
             self.calls_in_flight -= batch.calls;
             // The time of an express batch says nothing about those that gather.
             if let Some(took) = batch.took {
-                self.overlap.note(batch.weights.values().sum(), took);
+                self.overlap.end(batch.weights.values().sum(), took);
             }
         }
         for namespace in batch.weights.into_keys() {
@@ -137,7 +137,8 @@ impl<C, A> QueueState<C, A> {
     /// Returns whether enough calls have gathered for a batch, also beside another one.
     fn is_complete(&self) -> bool {
         self.calls_in_flight == 0
-            || self.ordinary_calls() >= self.calls_in_flight && self.overlap.allows(self.load.waiting())
+            || self.ordinary_calls() >= self.calls_in_flight
+                && self.overlap.allows(self.load.waiting().max(self.load.in_flight()))
     }
 
     /// Returns whether calls gather that an idle task could run, so that their wait must be limited.

@@ -141,22 +141,49 @@ async fn gathering_calls_wake_a_task_once_when_they_are_as_many_as_are_in_flight
     assert_eq!(turn.take_batch(100).len(), 13);
 }
 
-#[tokio::test]
-async fn a_queue_that_avoids_overlap_runs_only_a_large_batch_beside_another_once_the_database_is_known_to_be_fast() {
-    let (queue, _serving) = new_queue_of(&BatcherSettings { avoids_overlap: true, ..SHAPE });
-    let mut running = nothing();
+/// Returns a queue that avoids overlap and knows that the database is fast.
+async fn fast_queue() -> (Arc<Queue>, Arc<ServingSide<u32, ()>>) {
+    let (queue, serving) = new_queue_of(&BatcherSettings { avoids_overlap: true, ..SHAPE });
+    let mut ended = nothing();
     for _ in 0..50 {
         push(&queue, 3);
-        let mut turn = ordinary(&queue, running).await.unwrap();
+        let mut turn = ordinary(&queue, ended).await.unwrap();
         let calls = turn.take_batch(100).len();
-        running = StartedBatch { took: Some(Duration::from_micros(200)), ..turn.start_batch(calls) };
+        ended = StartedBatch { took: Some(Duration::from_micros(200)), ..turn.start_batch(calls) };
     }
+    queue.change(|state| state.end_batch(Service::Ordinary, ended));
+    (queue, serving)
+}
+
+#[tokio::test]
+async fn a_queue_that_avoids_overlap_runs_only_a_large_batch_beside_another_once_the_database_is_known_to_be_fast() {
+    let (queue, _serving) = fast_queue().await;
+    push(&queue, 3);
+    let _running = start(&queue).await;
     let (mut turn, woken) = (pin!(ordinary(&queue, nothing())), Arc::<WakeUps>::default());
     assert!(woken.poll(turn.as_mut()).is_pending());
     push(&queue, 49);
     assert_eq!(woken.count(), 0, "49 calls wait, and 3 are in flight");
     push(&queue, 1);
     assert_eq!(woken.count(), 1);
+}
+
+#[tokio::test]
+async fn a_small_batch_runs_beside_a_large_one_and_any_batch_that_has_waited_for_long_enough() {
+    for (in_flight, patience, wakes) in
+        [(60, Duration::from_secs(3600), 1), (3, Duration::ZERO, 1), (3, SHAPE.patience, 0)]
+    {
+        let (queue, _serving) = fast_queue().await;
+        push(&queue, in_flight);
+        let _running = start(&queue).await;
+        let (mut watch, watch_woken) = (pin!(queue.clone().watch(patience)), Arc::<WakeUps>::default());
+        assert!(watch_woken.poll(watch.as_mut()).is_pending());
+        let (mut turn, woken) = (pin!(ordinary(&queue, nothing())), Arc::<WakeUps>::default());
+        assert!(woken.poll(turn.as_mut()).is_pending());
+        push(&queue, in_flight);
+        let _ = watch_woken.poll(watch.as_mut());
+        assert_eq!(woken.count(), wakes, "{in_flight} calls in flight");
+    }
 }
 
 #[tokio::test]

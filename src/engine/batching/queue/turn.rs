@@ -90,7 +90,10 @@ impl<C, A> Drop for Turn<'_, C, A> {
         self.queue.change(|state| {
             if self.service == Service::Ordinary {
                 state.turn = TurnState::Free;
-                state.calls_in_flight += self.started;
+                if self.started > 0 {
+                    state.overlap.begin(state.calls_in_flight);
+                    state.calls_in_flight += self.started;
+                }
             }
             // Calls that were taken and not started will not run.
             state.load.end(&self.taken);
