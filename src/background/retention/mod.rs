@@ -33,6 +33,10 @@ const SERVICE: &str = "retention";
 
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
+/// For how long a table rests that has failed. Its steps may hold others up for seconds, so it must not be tried in each of
+/// the rounds that other tables need.
+const REST_OF_FAILURE: Duration = Duration::from_secs(5 * 60);
+
 /// The time after which it is the next table's turn, however many old rows are left, and the pause before the next round
 /// if there are any.
 const TURN_TIME: Duration = Duration::from_secs(10);
@@ -123,15 +127,16 @@ impl Round {
     }
 }
 
-/// When each table was last cleaned up completely.
+/// When each table was last cleaned up completely, and when it has failed.
 pub(crate) struct CaughtUp {
     start: Instant,
     tables: Mutex<BTreeMap<&'static str, Instant>>,
+    failures: Mutex<BTreeMap<&'static str, Instant>>,
 }
 
 impl Default for CaughtUp {
     fn default() -> Self {
-        CaughtUp { start: Instant::now(), tables: Mutex::default() }
+        CaughtUp { start: Instant::now(), tables: Mutex::default(), failures: Mutex::default() }
     }
 }
 
@@ -147,6 +152,17 @@ impl CaughtUp {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.get(table).unwrap_or(&self.start).elapsed().as_secs_f64()
     }
+
+    /// Records that a table has failed.
+    fn note_failure(&self, table: &'static str) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(table, Instant::now());
+    }
+
+    /// Returns whether a table has failed recently, and rests.
+    fn rests(&self, table: &str) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(table).is_some_and(|failed_at| failed_at.elapsed() < REST_OF_FAILURE)
+    }
 }
 
 /// Deletes the old rows of all small tables.
@@ -154,7 +170,15 @@ async fn delete_by_rules(engine: &Engine, settings: &RetentionSettings, caught_u
     let mut round = Round::default();
     // A table whose rows are locked, or are too many, does not keep the others from being cleaned up.
     for rule in rules(settings.dead_letters, settings.log, settings.audit) {
-        let may_have_more = round.add(rule.table, delete_in_turn(engine, &rule).await);
+        let may_have_more = if caught_up.rests(rule.table) {
+            true
+        } else {
+            let turn = delete_in_turn(engine, &rule).await;
+            if turn.is_err() {
+                caught_up.note_failure(rule.table);
+            }
+            round.add(rule.table, turn)
+        };
         let lag = if may_have_more { caught_up.lag_seconds(rule.table) } else { caught_up.note(rule.table) };
         engine.metrics().set_retention_lag(rule.table, lag);
     }
@@ -231,6 +255,17 @@ mod tests {
         assert!(round.add("dead_letters", Ok((500, true))));
         assert!(!round.add("workers", Ok((0, false))));
         assert_eq!(round.until_next().expect("the failure is reported"), Some(PAUSE_BETWEEN_TURNS));
+    }
+
+    #[test]
+    fn a_table_that_has_failed_rests_while_the_others_go_on() {
+        let caught_up = CaughtUp::default();
+        caught_up.note_failure("audit_log");
+        assert!(caught_up.rests("audit_log") && !caught_up.rests("workers"));
+        let mut failures = caught_up.failures.lock().expect("no panic");
+        failures.values_mut().for_each(|failed_at| *failed_at -= REST_OF_FAILURE);
+        drop(failures);
+        assert!(!caught_up.rests("audit_log"));
     }
 
     #[test]

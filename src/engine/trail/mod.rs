@@ -113,6 +113,11 @@ impl Trail {
         }
     }
 
+    /// Returns whether somebody has looked at the log a moment ago. Needs no connection.
+    async fn has_fresh_look(&self) -> bool {
+        self.looks.lock().await.latest.is_some_and(|(began, _)| began.elapsed() <= FRESH_LOOK)
+    }
+
     /// Returns the number of streams that are open.
     pub(crate) fn streams(&self) -> usize {
         self.seats.taken()
@@ -167,7 +172,7 @@ impl Engine {
             state => (state.history, state.recent.present_end().is_some()),
         };
         let seat = trail.seats.take(scope.namespace)?;
-        if !is_read {
+        if !is_read && !trail.has_fresh_look().await {
             let mut conn = self.database().connection().await?;
             // A thousand streams that begin at once must not look one after the other: the tailer would wait for them.
             self.look_again_after(FRESH_LOOK, &mut conn).await?;
