@@ -49,7 +49,7 @@ def conditions(results):
         ["settings of PostgreSQL", ", ".join(f"`{name}={value}`" for name, value in sorted(at["postgresql_settings"].items()))],
         ["Waybill", at["waybill"]],
         ["peers", ", ".join(f"{name} {version}" for name, version in at["peers"].items())],
-        ["rounds", f"{results['options']['rounds']}, each with all systems; {results['options']['seconds']} s per workload, "
+        ["rounds", f"{len(results['rounds'])}, each with all systems; {results['options']['seconds']} s per workload, "
                    f"{results['options']['peer_seconds']} s per workload of a peer"],
     ]
     return table(["condition", "value"], body)
