@@ -1,13 +1,9 @@
-//! A server is killed while it removes, or the database fails.
-
-use waybill::background::retention::{self, RetentionSettings};
-use waybill::domain::retention::Retention;
+//! A server is killed while it removes.
 
 use super::old_events;
 use crate::support::process::{Process, waybill};
 use crate::support::records::app_that_sends_nothing;
-use crate::support::retention::by_default;
-use crate::support::{App, database, until};
+use crate::support::{database, until};
 
 const EVENTS: i64 = 30_000;
 
@@ -42,21 +38,4 @@ async fn a_server_killed_while_it_removes_leaves_whole_events_and_the_next_goes_
     let _last = serve(&front.url);
     until("all are removed", async || count("events").await == 0).await;
     assert_eq!((count("deliveries").await, count("event_tags").await), (0, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_removal_that_fails_after_its_result_was_sent_has_removed_nothing() {
-    let app = App::start().await;
-    database::execute(&app.url, &old_events(20)).await;
-    // Deliveries are deleted after the statement has returned its row.
-    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$; \
-                  CREATE TRIGGER refuse BEFORE DELETE ON waybill.deliveries FOR EACH ROW EXECUTE FUNCTION refuse()";
-    database::execute(&app.url, refuse).await;
-    let settings = RetentionSettings { events: Retention::Seconds(3_600), ..by_default() };
-    let failed = retention::run_once(app.engine(), &settings).await.expect_err("the deletion is refused");
-    assert!(failed.to_string().contains("refused"), "{failed}");
-    assert_eq!(app.count("SELECT count(*) FROM waybill.events").await, 20);
-    database::execute(&app.url, "DROP TRIGGER refuse ON waybill.deliveries").await;
-    let removed = retention::run_once(app.engine(), &settings).await.expect("a round");
-    assert_eq!(removed["events"], 20);
 }
