@@ -2,12 +2,12 @@
 //!
 //! Most of the cost of a small statement is fixed, and two that insert at once wait for each other's pages. So on a
 //! machine with few processors, one batch of 30 calls takes less time than two of 15. There a second batch runs beside the
-//! first only if one of them is large, since a small one need not wait for a large one, nor gains a large one by waiting,
-//! or if the database is slow: if it waits for a disk or a network rather than works, it does twice as much in the same
-//! time with two batches.
+//! first in two cases only:
+//! - One of them is large. A large batch gains nothing by becoming larger, and a small one should not wait for it.
+//! - The database is slow: it waits for a disk or a network more than it works. Then two batches at once do twice as much.
 //!
 //! Only batches that ran alone tell how fast the database is, because two at once make each other slow. While batches
-//! overlap, one of a few runs alone to find out.
+//! overlap, one in [`BATCHES_PER_PROBE`] runs alone to find out.
 
 use std::time::Duration;
 
